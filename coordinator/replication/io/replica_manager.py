@@ -360,10 +360,11 @@ class ReplicaManager:
     def _flushed(self, flushed: FlushRound) -> None:
         for place, why in flushed.broken:
             self.replicas.broke(place, why)
-        self.replicas.flushed(flushed.done, self._now_ms())
+        changed = self.replicas.flushed(flushed.done, self._now_ms())
         for place in flushed.done:
             self.keeping.moved(place)
-        self.settle()
+        if changed or flushed.broken:
+            self.settle()
 
     def _moved(self, place: TopicPartition) -> None:
         self.committing.moved(place)

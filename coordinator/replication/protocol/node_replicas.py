@@ -591,8 +591,11 @@ class NodeReplicas(ReplicaRoles):
             led.leader.begins(led.half, led.log.start)
             self.serving.happened(place)
 
-    def flushed(self, places: Iterable[TopicPartition], now_ms: int) -> None:
-        """These logs are flushed, as far as their `kept` says."""
+    def flushed(self, places: Iterable[TopicPartition], now_ms: int) -> bool:
+        """These logs are flushed, as far as their `kept` says. Whether anything comes of it: more is committed, or a
+        leader may be asked again. A leader's own flush mostly comes before those of its followers, and changes
+        nothing."""
+        fetches = False
         for place in places:
             led, copy = self.led.get(place), self.copies.get(place)
             if led is not None:
@@ -600,6 +603,8 @@ class NodeReplicas(ReplicaRoles):
                 self._stirred(led.leader)
             elif copy is not None:
                 self.fetchers[copy.follower.leader].kept([place])
+                fetches = True
+        return fetches or bool(self.moved or self._stirring or self.lost)
 
     # Who is in sync.
 

@@ -1,6 +1,7 @@
 """Fetch sessions (KIP-227) as the machines keep them: counts, sizes, limits, and topics made again (CL-F1)."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -195,6 +196,31 @@ def test_l7_who_is_behind_waits_for_nothing() -> None:
     assert loaded.gets(0) == 64, "a part has no room for more"
     loaded.asks(0)
     assert loaded.gets(0) == 26
+
+
+def test_l7_what_is_left_for_later_is_not_looked_at_until_something_happens(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A node settles several times for each commit, and each follower would be looked at each time."""
+    loaded, looks = Loaded(), 0
+    look = fetch_sessions.FollowerSessions._news
+
+    def counted(self: Any, *args: Any) -> Any:
+        nonlocal looks
+        looks += 1
+        return look(self, *args)
+
+    loaded.asks(0)
+    loaded.leader.writes(1)
+    loaded.leader.flushes()
+    assert loaded.gets(0) == 1
+    loaded.asks(0)
+    loaded.leader.replicas.serving.wake(0)
+    monkeypatch.setattr(fetch_sessions.FollowerSessions, "_news", counted)
+    for now_ms in range(5):
+        assert loaded.gets(now_ms) is None, "the high watermark alone waits"
+    assert looks == 0
+    loaded.leader.writes(1)
+    assert loaded.gets(5) == 1
+    assert looks == 1
 
 
 BILLS = TopicPartition("bills", 0)

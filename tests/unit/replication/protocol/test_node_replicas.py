@@ -175,6 +175,52 @@ def test_a_former_leader_flushes_all_it_wrote_before_it_asks_for_more() -> None:
     assert request.items[0].offset == 3
 
 
+def test_a_flush_by_which_nothing_is_committed_and_nobody_may_ask_changes_nothing() -> None:
+    """A leader's own flush comes before those of its followers, mostly."""
+    leader, follower = two()
+    for _ in range(3):
+        copy_once(leader, follower)
+    leader.writes(1)
+    leader.log().flush(leader.log().end)
+    assert not leader.replicas.flushed([PLACE], 0)
+    [(_, request)] = follower.replicas.requests(0)
+    [answer] = leader.serves(request, 0)
+    follower.replicas.answered(HERE, request, answer, 0)
+    follower.log().flush(follower.log().end)
+    assert follower.replicas.flushed([PLACE], 0), "its leader may be asked again"
+    leader.writes(1)
+    [(_, request)] = follower.replicas.requests(0)
+    leader.serves(request, 0)
+    assert leader.log().high_watermark == 1
+    leader.replicas.moved.clear()  # as whoever performs it does
+    leader.log().flush(leader.log().end)
+    assert not leader.replicas.flushed([PLACE], 0)
+
+
+def test_a_leaders_flush_that_comes_last_commits() -> None:
+    leader, follower = two()
+    for _ in range(3):
+        copy_once(leader, follower)
+    leader.writes(1)
+    for _ in range(2):
+        copy_once(leader, follower)
+    leader.log().flush(leader.log().end)
+    assert leader.replicas.flushed([PLACE], 0)
+    assert leader.log().high_watermark == 1
+
+
+def test_the_next_moment_is_that_of_whoever_waits_least() -> None:
+    leader, follower = two()
+    assert leader.replicas.next_ms(0) is None
+    for _ in range(3):
+        copy_once(leader, follower)
+    [(_, request)] = follower.replicas.requests(0)
+    leader.replicas.fetch(request, lambda answer: None, 500, 7)
+    assert leader.replicas.next_ms(7) == 507
+    follower.replicas.failed(HERE, request, 7)
+    assert follower.replicas.next_ms(7) == 7 + ReplicaSettings().backoff_ms
+
+
 def test_a_topic_that_is_made_again_begins_with_epochs_of_its_own() -> None:
     leader = Pair(HERE)
     leader.hears(orders(HERE, 5), nodes=(node(HERE), node(THERE)))

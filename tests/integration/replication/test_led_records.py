@@ -1,9 +1,11 @@
 """Produce and fetch at three nodes over loopback and real logs, as their doors ask for it."""
 
 import asyncio
+import sys
 from collections import Counter
 from collections.abc import Awaitable, Callable
 from pathlib import Path
+from types import FrameType
 
 import pytest
 
@@ -130,6 +132,31 @@ def test_a_turn_is_one_flush_on_each_node(tmp_path: Path, monkeypatch: pytest.Mo
         assert flushed == {node.log(PLACE).directory: 1 for node in sides}
 
     monkeypatch.setattr(Log, "flush", counted)
+    play(tmp_path, story)
+
+
+def test_a_settlement_that_finds_nothing_asks_little(tmp_path: Path) -> None:
+    """A node settles for each answer, flush and fetch: eight times for a commit of three nodes."""
+
+    async def story(sides: Sides) -> None:
+        leader = await sides.leader(PLACE)
+        await written(leader, b"first")
+        calls = 0
+
+        def count(frame: FrameType, event: str, _: object) -> None:
+            nonlocal calls
+            calls += event == "call" and "asyncio" not in frame.f_code.co_filename
+
+        for node in sides:
+            calls = 0
+            node.side.settle()
+            sys.setprofile(count)
+            try:
+                node.side.settle()
+            finally:
+                sys.setprofile(None)
+            assert calls <= 20, f"node {node.id}"
+
     play(tmp_path, story)
 
 

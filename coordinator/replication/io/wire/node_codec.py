@@ -180,7 +180,7 @@ def fetched_row(part: FetchedPartition) -> Any:
 
 def parse_fetch_response(response: Any, name_of: NameOf) -> FetchAnswer:
     """Of topics that are known no more nothing is told. Records are views of the answer's bytes, not looked into."""
-    parts = []
+    parts: list[FetchedPartition] = []
     for topic in response.responses:
         name = name_of(topic.topic_id)
         if name is not None:

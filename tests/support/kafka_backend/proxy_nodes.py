@@ -45,7 +45,8 @@ class ProxyNodes(SeveralNodes):
 
     def groups_upstream(self) -> set[str]:
         """As Kafka itself has them."""
-        found = AdminClient({"bootstrap.servers": self.kafka}).list_consumer_groups().result(timeout=ASK_S)
+        admin = AdminClient({"bootstrap.servers": self.kafka})  # what it was asked for is lost with it
+        found = admin.list_consumer_groups().result(timeout=ASK_S)
         return {each.group_id for each in found.valid}
 
     def past_muster(self, workers: Sequence[Worker]) -> list[str]:

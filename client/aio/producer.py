@@ -339,8 +339,8 @@ class AsyncProducer:
     async def init_transactions(self) -> None:
         """Become the only producer with this transactional id; what an earlier one left open is aborted.
 
-        The first `begin` does the same. Raises ProducerFenced when the node does not let this producer have the id,
-        Unreachable after max.block.ms.
+        `with Producer(...)` does the same, and so does the first `begin`. Raises ProducerFenced when the node does not
+        let this producer have the id, Unreachable after max.block.ms.
         """
         core = self._core
         core.bind(asyncio.get_running_loop())
@@ -409,6 +409,14 @@ class AsyncProducer:
         return set(range(await self._core.count(topic)))
 
     async def __aenter__(self) -> Self:
+        """With a transactional.id, `init_transactions`: what an earlier instance left open holds up nobody."""
+        transactions = self._core.transactions
+        if transactions is not None and transactions.life.must_initialize:
+            try:
+                await self.init_transactions()
+            except BaseException:
+                await self._core.close()
+                raise
         return self
 
     async def __aexit__(

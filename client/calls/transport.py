@@ -538,6 +538,7 @@ class CallRetry:
         self._started_ms = now_ms()
         self._deadline_ms = self._started_ms + (timeout_ms or transport.config.default_api_timeout_ms)
         self._backoff = transport.backoff()
+        self._refusal_told = False
 
     @property
     def waited_ms(self) -> int:
@@ -555,7 +556,15 @@ class CallRetry:
         wait_ms = self._backoff.next_ms()
         if now_ms() + wait_ms >= self._deadline_ms:
             return False
-        if isinstance(error, Unreachable) and self.waited_ms + wait_ms >= QUIET_MS:
-            self._transport.announce(error)
+        if self.waited_ms + wait_ms >= QUIET_MS:
+            self._tell(error)
         await asyncio.sleep(wait_ms / 1000)
         return True
+
+    def _tell(self, error: Exception) -> None:
+        """Of silence once per node, of a refusal that lasts once per call."""
+        if isinstance(error, Unreachable):
+            self._transport.announce(error)
+        elif not self._refusal_told:
+            self._refusal_told = True
+            log.warning("%s; trying again", error)

@@ -144,6 +144,8 @@ class Producer:
         return True
 
     def __enter__(self) -> Self:
+        """With a transactional.id, `init_transactions`: what an earlier instance left open holds up nobody."""
+        self._loop.run(self._twin.__aenter__())
         return self
 
     def __exit__(

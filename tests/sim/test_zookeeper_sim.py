@@ -11,7 +11,7 @@ from tests.sim.era.run import run_era
 
 pytestmark = pytest.mark.sim
 
-SEEDS = 75
+SEEDS = 50
 FEW = 10
 SEEDS_PER_MUTANT = 40
 WANTED = ("join", "kill", "close", "freeze", "cut", "grow", "broker", "delete", "expired", "refused")

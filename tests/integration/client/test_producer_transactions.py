@@ -166,12 +166,25 @@ def test_of_two_producers_with_one_id_only_the_newer_can_commit(node: NodeProces
     assert committed_values(node, topic, 4) == [b"of the newer"]
 
 
+def test_to_enter_it_is_to_take_the_transactional_id(node: NodeProcess, topic: str) -> None:
+    """Who reads before it writes would wait for what an earlier instance left open, and that for its timeout."""
+    with transactional(node, topic) as older, Consumer(bootstrap_servers=node.address, group_id=f"{topic}-g") as reader:
+        older.begin()
+        older.send_offsets({(topic, 0): 3}, reader.consumer_group_metadata())
+        with transactional(node, topic):
+            assert reader.committed([(topic, 0)]) == {(topic, 0): None}
+        with pytest.raises(ProducerFenced):
+            older.commit()
+
+
 def test_a_fenced_producer_hears_of_it_from_its_records_as_well(node: NodeProcess, topic: str) -> None:
-    with transactional(node, topic) as older, transactional(node, topic) as newer:
-        older.init_transactions()
-        newer.init_transactions()
-        with pytest.raises(ProducerFenced), older.transaction():
-            older.produce(topic, b"late", partition=0)
+    with (
+        transactional(node, topic) as older,
+        transactional(node, topic),
+        pytest.raises(ProducerFenced),
+        older.transaction(),
+    ):
+        older.produce(topic, b"late", partition=0)
     assert committed_values(node, topic, 4) == []
 
 

@@ -16,7 +16,7 @@ from muster.client.errors import GroupNotFound
 from tests.support.node import NodeProcess, running_node
 from tests.support.topics import eventually
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
 
 ROOT = Path(__file__).parents[3]
 PYTHON_BLOCK = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)

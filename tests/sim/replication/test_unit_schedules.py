@@ -9,7 +9,7 @@ from tests.sim.replication.test_unit_stories import STORIES
 pytestmark = pytest.mark.sim
 
 FEW = 20
-MANY = 200
+MANY = 100
 SEEDS_PER_MUTANT = 400
 
 CAUGHT = {

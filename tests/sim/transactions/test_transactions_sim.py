@@ -14,7 +14,7 @@ from tests.sim.transactions.world import Options, run_seed
 pytestmark = pytest.mark.sim
 
 FEW = 3
-MANY = 40
+MANY = 16
 ROOT = Path(__file__).parents[3]
 
 SEEDS_PER_MUTANT = 200

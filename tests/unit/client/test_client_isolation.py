@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 import pytest
 
 from muster.client.aio.consumer import ConsumerCore
+from muster.client.calls import transport
 from muster.client.calls.group_calls import GroupCalls
 from muster.client.calls.transport import Transport
 from muster.client.config import ConsumerConfig, load
@@ -295,6 +296,14 @@ def test_a_position_that_a_transaction_holds_is_waited_for() -> None:
     found = asyncio.run(calls.committed([TP]))
     assert found == {TP: OffsetAndMetadata(4)}
     assert calls.asked == [True] * 4
+
+
+def test_a_wait_that_lasts_is_told_once(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    monkeypatch.setattr(transport, "QUIET_MS", 0)
+    asyncio.run(Unstable(times=3).committed([TP]))
+    [told] = [record.message for record in caplog.records]
+    assert told.startswith("UNSTABLE_OFFSET_COMMIT: t-0: an open transaction holds an offset")
+    assert told.endswith("; trying again")
 
 
 def test_the_wait_for_a_transaction_has_an_end_which_says_what_holds_it() -> None:

@@ -77,7 +77,6 @@ def test_every_transaction_has_an_epoch_of_its_own_and_an_empty_one_asks_for_non
     node: NodeProcess, topic: str
 ) -> None:
     with transactional(node, topic) as producer:
-        producer.init_transactions()
         numbers = producer._core.transactions._numbers  # type: ignore[union-attr]
         epochs = [numbers.ownership.epoch]  # type: ignore[union-attr]
         for values in ((), (b"a",), (b"b",), ()):

@@ -10,7 +10,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
-from itertools import pairwise
+from itertools import combinations, groupby, pairwise
 from pathlib import Path
 from typing import TypeAlias
 
@@ -91,6 +91,7 @@ def find_anomalies(history: Mapping[Name, Transaction], log: Log, positions: Map
         *out_of_order(history, log),
         *circular(history),
         *unbalanced(log),
+        *fenced_late(history, log),
         *positions_apart(history, log, positions),
     ]
 
@@ -194,13 +195,38 @@ def unbalanced(log: Log) -> Iterator[str]:
         yield f"the bank is off by {total}: a transfer has happened in one half"
 
 
+def lives_in_order(worker: str, log: Log) -> list[list[Name]]:
+    """For each partition, the worker's lives that have records there, as often as the log goes from one to another."""
+    orders = []
+    for shown in log.values():
+        lives = [name_in(shown[offset]).rpartition(".")[0] for offset in sorted(shown)]
+        orders.append([life for life, _ in groupby(each for each in lives if each.startswith(f"{worker}."))])
+    return orders
+
+
+def fenced_late(history: Mapping[Name, Transaction], log: Log) -> Iterator[str]:
+    """Lives of one worker do not alternate: once an instance has the transactional id, no earlier one commits."""
+    for worker in {one.worker for one in history.values()}:
+        orders = lives_in_order(worker, log)
+        pairs = {pair for order in orders for pair in combinations(order, 2)}
+        for one, other in sorted(pairs):
+            if (other, one) in pairs and one <= other:
+                yield f"fenced late: {other} has records before those of {one}, and behind them"
+
+
 def positions_apart(history: Mapping[Name, Transaction], log: Log, positions: Mapping[str, int]) -> Iterator[str]:
-    """A group's position is that of its worker's newest transaction whose records are there."""
+    """A group's position is that of its worker's newest transaction whose records are there.
+
+    The newest life is the one that the log has last, not the one that began last: an instance that was frozen before
+    it took the transactional id takes it from a later one. Lives that share no partition may be in either order.
+    """
     places = places_of(log)
-    newest: dict[str, int] = defaultdict(lambda: 0)
+    newest: dict[str, dict[Name, int]] = defaultdict(dict)
     for one in history.values():
         if one.position >= 0 and any(value in places for _, value in one.appends):
-            newest[one.worker] = max(newest[one.worker], one.position)
+            newest[one.worker][one.life] = max(newest[one.worker].get(one.life, 0), one.position)
     for worker, position in positions.items():
-        if position != newest[worker]:
-            yield f"positions apart: {worker}'s group is at {position}, its records at {newest[worker]}"
+        earlier = {before for order in lives_in_order(worker, log) for before, _ in combinations(order, 2)}
+        last = {at for life, at in newest[worker].items() if life not in earlier} or {0}
+        if position not in last:
+            yield f"positions apart: {worker}'s group is at {position}, its records at {sorted(last)}"

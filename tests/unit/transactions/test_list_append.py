@@ -87,6 +87,25 @@ def test_a_position_without_its_records_is_told(position: int) -> None:
     assert "positions apart" in found(history(), FINE, {"w1": position})
 
 
+def lives(*offsets: tuple[int, str]) -> tuple[dict[str, Transaction], Log]:
+    """Transactions of one record each, by their offset in one partition."""
+    told = {
+        name: Transaction(name, [(0, f"{name}:0:0")], [], End.COMMITTED, int(name.split(".")[1])) for _, name in offsets
+    }
+    return told, {0: {offset: f"{name}:0:0" for offset, name in offsets}}
+
+
+def test_the_newest_life_is_the_one_that_the_log_has_last() -> None:
+    told, log = lives((3, "w1.5.1"), (7, "w1.4.1"))
+    assert not found(told, log, {"w1": 4})
+    assert found(told, log, {"w1": 5}) == {"positions apart"}
+
+
+def test_lives_that_alternate_are_told() -> None:
+    told, log = lives((3, "w1.4.1"), (5, "w1.5.1"), (7, "w1.4.2"))
+    assert "fenced late" in found(told, log, {"w1": 4})
+
+
 def test_the_line_that_a_kill_has_cut_short_counts_for_nothing(tmp_path: Path) -> None:
     told = tmp_path / "history"
     told.write_text('{"txn":"w1.1.1","appends":[[0,"w1.1.1:0:0"]],"position":1}\n{"txn":"w1.1.1","end":"comm')

@@ -7,6 +7,7 @@ independent blocks (Kafka refuses linked ones) without checksums, as its clients
 
 import importlib
 import struct
+import sys
 import threading
 import zlib
 from contextlib import suppress
@@ -23,6 +24,10 @@ MAX_DECOMPRESSED_BYTES = 256 << 20
 _XERIAL_MAGIC = b"\x82SNAPPY\x00"
 _XERIAL_BLOCK = 32 << 10
 _SIZE = struct.Struct(">i")
+_ZSTD_RLE = 2
+"""Of a block's header: it is one byte, repeated."""
+_ZSTD_CHECKSUM = 4
+"""Of a frame's descriptor: a checksum follows the last block."""
 _LZ4_MAGIC = b"\x04\x22\x4d\x18"
 _BLOCK_SIZE = struct.Struct("<I")
 _LZ4_PLAIN = 0x60
@@ -32,16 +37,21 @@ _LZ4_BLOCK_BYTES = {0x40: 64 << 10, 0x50: 256 << 10, 0x60: 1 << 20, 0x70: 4 << 2
 _LZ4_WRITTEN = 0x40
 _LZ4_RAW_BIT = 0x80000000
 """Of a block's size: the block is not compressed."""
+_LZ4_END = bytes(4)
+"""The mark behind the last block."""
 _LZ4_BEST_RATIO = 256
 """No lz4 block unpacks to more bytes than so many times its own."""
 _LZ4_HIGH_LEVEL = 3
 """From this level on lz4 searches longer."""
 _ZSTD_SMALL = 64 << 10
 """Of larger zstd frames a decoder's making is too small a part to count."""
-_ZSTD_RLE = 2
-"""Of a block's header: it is one byte, repeated."""
-_ZSTD_CHECKSUM = 4
-"""Of a frame's descriptor: a checksum follows the last block."""
+_SMALL = 4096
+"""Of larger frames what is called around the library is too small a part to count."""
+_SMALL_ROOM = 1024
+"""What a small lz4 block is unpacked into first."""
+_GZIP_MAGIC = b"\x1f\x8b"
+_GZIP_BEST_RATIO = 1040
+"""No deflate stream unpacks to more bytes than so many times its own (1,032, and what a header adds)."""
 
 
 def codec_number(name: str) -> int:
@@ -52,11 +62,11 @@ def codec_number(name: str) -> int:
 
 
 def codec_name(number: int) -> str:
-    if not 0 <= number < len(CODECS):
-        raise UnsupportedCompressionType(
-            f"Compression codec {number} is unknown; known are 0 to {len(CODECS) - 1} ({', '.join(CODECS)})."
-        )
-    return CODECS[number]
+    if 0 <= number < len(CODECS):
+        return CODECS[number]
+    raise UnsupportedCompressionType(
+        f"Compression codec {number} is unknown; known are 0 to {len(CODECS) - 1} ({', '.join(CODECS)})."
+    )
 
 
 def compress(codec: str, data: bytes, level: int | None = None) -> bytes:
@@ -94,6 +104,8 @@ def decompress(codec: str, data: bytes | memoryview, limit: int = MAX_DECOMPRESS
 
 
 def _cramjam(codec: str) -> Any:
+    if (loaded := sys.modules.get("cramjam")) is not None:
+        return loaded
     try:
         return importlib.import_module("cramjam")
     except ImportError:
@@ -109,6 +121,11 @@ def _too_large(codec: str, limit: int) -> CorruptMessage:
 def _decompress_gzip(data: bytes | memoryview, limit: int) -> bytes:
     parts: list[bytes] = []
     rest: bytes = bytes(data)
+    if len(rest) <= _SMALL and len(rest) * _GZIP_BEST_RATIO <= limit and rest.find(_GZIP_MAGIC, 1) < 0:
+        try:
+            return zlib.decompress(rest, 31, _SMALL_ROOM)
+        except zlib.error:
+            pass  # it is told below
     size = 0
     while rest:
         unpacker = zlib.decompressobj(31)
@@ -147,14 +164,18 @@ def _into_bounded(library: Any, codec: str, data: bytes | memoryview, limit: int
 
 
 class ZstdDecoder(threading.local):
-    """A decoder that each thread keeps; None where `zstandard` is not installed."""
+    """What unpacks, by a decoder that each thread keeps; None where `zstandard` is not installed."""
 
     def __init__(self) -> None:
-        self.library: Any = None
-        self.decoder: Any = None
+        self.decompress: Any = None
+        self.content_size: Any = None
+        self.header_size: Any = None
+        self.error: type[Exception] = Exception
         with suppress(ImportError):
-            self.library = importlib.import_module("zstandard")
-            self.decoder = self.library.ZstdDecompressor()
+            library = importlib.import_module("zstandard")
+            self.decompress = library.ZstdDecompressor().decompress
+            self.content_size, self.header_size = library.frame_content_size, library.frame_header_size
+            self.error = library.ZstdError
 
 
 @lru_cache(maxsize=1)
@@ -168,18 +189,22 @@ def _decompress_zstd(library: Any, frame: bytes, limit: int) -> bytes:
     `cramjam` makes a decoder for each, which takes 19 us. A single small frame is unpacked by a decoder that its thread
     keeps; what that refuses is left to `cramjam`, which tells why.
     """
-    if len(frame) <= _ZSTD_SMALL and (kept := _zstd_decoder()).decoder is not None:
-        room = min(limit, max(4096, len(frame) * 8))
-        with suppress(kept.library.ZstdError):
-            size = kept.library.frame_content_size(frame)  # -1: the frame does not tell
-            if size and size <= limit and _zstd_end(frame, kept.library.frame_header_size(frame)) == len(frame):
-                unpacked: bytes = kept.decoder.decompress(frame, room)
+    if len(frame) <= _ZSTD_SMALL and (kept := _zstd_decoder()).decompress is not None:
+        try:
+            size = kept.content_size(frame)  # -1: the frame does not tell
+            if size and size <= limit and _zstd_end(frame, kept.header_size(frame)) == len(frame):
+                unpacked: bytes = kept.decompress(frame, min(limit, max(_SMALL, len(frame) * 8)))
                 return unpacked
+        except kept.error:
+            pass  # the other library tells it
     return _into_bounded(library, "zstd", frame, limit)
 
 
 def _zstd_end(frame: bytes, at: int) -> int:
     """Where the first frame ends, whose blocks begin at that byte; behind the bytes where it is cut off (RFC 8878)."""
+    block = int.from_bytes(frame[at : at + 3], "little")
+    if block & 1 and block & 6 != _ZSTD_RLE and not frame[4] & _ZSTD_CHECKSUM:
+        return at + 3 + (block >> 3)
     last = 0
     while not last and at + 3 <= len(frame):
         block = int.from_bytes(frame[at : at + 3], "little")
@@ -219,8 +244,17 @@ def _decompress_lz4(library: Any, frame: bytes, limit: int) -> bytes:
     flags, block_bytes = frame[4], _LZ4_BLOCK_BYTES.get(frame[5])
     if flags != _LZ4_PLAIN or block_bytes is None or frame[6] != _header_checksum(frame[4:6]):
         return _into_bounded(library, "lz4", lz4_frame(frame), limit)
+    total = len(frame)
+    if total <= _SMALL and _SMALL_ROOM <= limit and frame.endswith(_LZ4_END):
+        (block,) = _BLOCK_SIZE.unpack_from(frame, 7)
+        if block == total - 15:  # it is the only one
+            room = bytearray(_SMALL_ROOM)
+            try:
+                return bytes(room[: library.lz4.decompress_block_into(frame[11:-4], room)])
+            except library.DecompressionError:
+                pass  # it is told below
     parts: list[bytes | memoryview] = []
-    at, size, total = 7, 0, len(frame)
+    at, size = 7, 0
     while True:
         (block,) = _BLOCK_SIZE.unpack_from(frame, at) if at + 4 <= total else (total,)
         begin, length = at + 4, block & ~_LZ4_RAW_BIT
@@ -313,6 +347,8 @@ def _decompress_snappy(library: Any, data: bytes | memoryview, limit: int) -> by
     whole = bytes(data)
     if not whole.startswith(_XERIAL_MAGIC):
         return _raw_snappy(library, whole, limit, limit)
+    if len(whole) <= _SMALL and whole[16:20] == _SIZE.pack(len(whole) - 20):  # a single block
+        return _raw_snappy(library, whole[20:], limit, limit)
     parts: list[bytes] = []
     at = 16
     size = 0
@@ -339,6 +375,8 @@ def _raw_snappy(library: Any, block: bytes, room: int, limit: int) -> bytes:
 
 def _snappy_length(block: bytes) -> int:
     """A raw snappy block starts with its unpacked length as an unsigned varint."""
+    if block and block[0] < 0x80:
+        return block[0]
     length = 0
     for place, byte in enumerate(block[:5]):
         length |= (byte & 0x7F) << (7 * place)

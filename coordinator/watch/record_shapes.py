@@ -11,7 +11,7 @@ from struct import Struct
 from typing import Any, NamedTuple
 
 from muster.coordinator.runtime.kafka_records import OFFSET_KEY_HEADS, TAGS_OF_TOPIC
-from muster.coordinator.runtime.record_fields import INT16
+from muster.coordinator.runtime.record_fields import INT16, INT32
 from muster.storage.records.batch import HEADER_SIZE, LENGTH_OVERHEAD, read_varint, varint
 
 SHAPE_BYTES = 8
@@ -95,7 +95,8 @@ class PositionRun:
 class LonePosition(NamedTuple):
     """A batch of a single position. unpack: base offset, length, magic, checksum, attributes, last offset delta, newest
     time, the key, how the value begins, the metadata's length, the commit time, tag and id of the topic (empty where
-    there are none), and the number of headers. The others: what these have to be; value_at: where the value begins."""
+    there are none), and the number of headers. The others: what these have to be; value_at: where the value begins.
+    unpack_body: from the key on, of the records alone, as they are unpacked of a compressed batch."""
 
     unpack: Callable[[bytes, int], tuple[Any, ...]]
     size: int
@@ -104,8 +105,10 @@ class LonePosition(NamedTuple):
     metadata: int
     tags: bytes
     value_at: int
+    unpack_body: Callable[[bytes], tuple[Any, ...]]
 
 
+LONE_COUNT = INT32.pack(1)
 LONE_AT, LONE_BYTES = HEADER_SIZE - 4, 4 + SHAPE_BYTES
 """Where the number of records is, and how long what a lone position is known by: that number, and its shape."""
 
@@ -162,16 +165,18 @@ def note_run(data: bytes, place: int, stop: int, count: int) -> None:
             RUNS[data[place : place + SHAPE_BYTES], count] = run
 
 
-def note_lone(data: bytes, begin: int, shape: RecordShape) -> None:
-    """The next batch that looks like this one, which is of a position of a known version, is known at once."""
-    known_by = data[begin + LONE_AT : begin + LONE_AT + LONE_BYTES]
+def note_lone(body: bytes, place: int) -> None:
+    """The next batch whose record looks like the one here, which is a position of a known version, is known at once."""
+    known_by = LONE_COUNT + body[place : place + SHAPE_BYTES]
     if known_by in LONES:
         return  # it was the position that was not known
-    at = begin + HEADER_SIZE + shape.key_at + shape.key_bytes
-    begins = data[at : at + len(shape.value_size) + 2]
+    shape = SHAPES[body[place : place + SHAPE_BYTES]]
+    at = shape.key_at + shape.key_bytes
+    begins = body[place + at : place + at + len(shape.value_size) + 2]
     of_topic = shape.value_bytes == OF_TOPIC_BYTES
     rest = "12xBq3s16sB" if of_topic else "12xHq0s0sB"
-    layout = Struct(f">qi4xBIHi8xq18x{shape.key_at}x{shape.key_bytes}s{len(begins)}s{rest}")
+    record = f"{shape.key_at}x{shape.key_bytes}s{len(begins)}s{rest}"
+    layout = Struct(f">qi4xBIHi8xq18x{record}")
     if len(LONES) >= MAX_SHAPES:
         LONES.clear()
     LONES[known_by] = LonePosition(
@@ -181,7 +186,8 @@ def note_lone(data: bytes, begin: int, shape: RecordShape) -> None:
         begins,
         1 if of_topic else 0,
         TAGS_OF_TOPIC if of_topic else b"",
-        at + len(shape.value_size) - begin,
+        HEADER_SIZE + at + len(shape.value_size),
+        Struct(f">{record}").unpack,
     )
 
 

@@ -50,6 +50,7 @@ from muster.coordinator.runtime.record_fields import INT16, INT64, MalformedReco
 from muster.coordinator.watch.record_shapes import (
     LONE_AT,
     LONE_BYTES,
+    LONE_COUNT,
     LONES,
     OF_TOPIC,
     OF_TOPIC_BYTES,
@@ -329,7 +330,7 @@ class WatchedPartition:
         at, end = 0, len(data)
         while at < most and end - at >= HEADER_SIZE:
             if (lone := lones.get(data[at + LONE_AT : at + LONE_END])) is not None and end - at >= lone.size:
-                unpack, size, size_behind, begins, metadata_size, tags_wanted, value_at = lone
+                unpack, size, size_behind, begins, metadata_size, tags_wanted, value_at, _ = lone
                 (
                     base_offset, length, magic, checksum, attributes, last_delta, newest_ms,
                     key, begin, metadata, at_ms, tags, topic_id, headers,
@@ -386,6 +387,9 @@ class WatchedPartition:
                     continue
                 body, pending = opened
                 place, close = 0, len(body)
+                if count == 1 and pending is None and self._take_lone(body):
+                    records += 1
+                    continue
             taken, known = 0, False
             try:
                 if (
@@ -439,14 +443,33 @@ class WatchedPartition:
                     self.skip(DAMAGED_BATCH)
                 elif count > 1 and pending is None:
                     are_positions(body, 0 if body is not data else begin + HEADER_SIZE, close, count)
-                elif known and body is data:
-                    note_lone(data, begin, shapes[data[begin + HEADER_SIZE : begin + HEADER_SIZE + SHAPE_BYTES]])
+                elif known:
+                    note_lone(body, 0 if body is not data else begin + HEADER_SIZE)
             except (CorruptMessage, IndexError, StructError):
                 self.skip(DAMAGED_BATCH)
             records += taken
         self.next_offset = next_offset
         self.records += records
         return at
+
+    def _take_lone(self, body: bytes) -> bool:
+        """Take the only position of a compressed batch, if it is as one before; False: it is not."""
+        lone = LONES.get(LONE_COUNT + body[:SHAPE_BYTES])
+        if lone is None or HEADER_SIZE + len(body) != lone.size:
+            return False
+        key, begin, metadata, at_ms, tags, topic_id, headers = lone.unpack_body(body)
+        row = self._positions.rows.get(key, NEVER)
+        if (
+            row == NEVER
+            or begin != lone.begins
+            or metadata != lone.metadata
+            or tags != lone.tags
+            or headers
+            or (topic_id and topic_id not in self._names)
+        ):
+            return False
+        self._positions.note(key, row, body[lone.value_at - HEADER_SIZE : -1], at_ms)
+        return True
 
     def _take_run(self, run: PositionRun, body: bytes, place: int) -> bool:
         """Take all positions of a batch whose records are as those of one before; False: they are not."""

@@ -96,7 +96,7 @@ def test_zstd_frames_of_other_writers_are_read(
     """Java writes frames that do not tell their size; with and without the package that is quicker with small ones."""
     zstandard = pytest.importorskip("zstandard")
     if not installed:
-        monkeypatch.setattr(compression, "_zstd_decoder", lambda: SimpleNamespace(decoder=None))
+        monkeypatch.setattr(compression, "_zstd_decoder", lambda: SimpleNamespace(decompress=None))
     frame = zstandard.ZstdCompressor(write_content_size=told).compress(data)
     assert decompress("zstd", frame, max(1, len(data))) == data
     assert decompress("zstd", frame + frame) == data + data

@@ -245,7 +245,7 @@ def _decompress_lz4(library: Any, frame: bytes, limit: int) -> bytes:
     if flags != _LZ4_PLAIN or block_bytes is None or frame[6] != _header_checksum(frame[4:6]):
         return _into_bounded(library, "lz4", lz4_frame(frame), limit)
     total = len(frame)
-    if total <= _SMALL and _SMALL_ROOM <= limit and frame.endswith(_LZ4_END):
+    if total <= _SMALL and limit >= _SMALL_ROOM and frame.endswith(_LZ4_END):
         (block,) = _BLOCK_SIZE.unpack_from(frame, 7)
         if block == total - 15:  # it is the only one
             room = bytearray(_SMALL_ROOM)

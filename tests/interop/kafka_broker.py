@@ -42,6 +42,30 @@ listener.name.sasl_plaintext.plain.sasl.jaas.config=org.apache.kafka.common.secu
 """A broker with access control lists: to one address nobody comes, who may do all, to the other users."""
 
 
+ASKING_WHO_BY_TLS = """
+listeners=PLAINTEXT://127.0.0.1:{port},SASL_SSL://127.0.0.1:{sasl},CONTROLLER://127.0.0.1:{control}
+listener.security.protocol.map=PLAINTEXT:PLAINTEXT,SASL_SSL:SASL_SSL,CONTROLLER:PLAINTEXT
+inter.broker.listener.name=PLAINTEXT
+authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer
+super.users=User:ANONYMOUS
+sasl.enabled.mechanisms=SCRAM-SHA-512
+listener.name.sasl_ssl.scram-sha-512.sasl.jaas.config=\\
+  org.apache.kafka.common.security.scram.ScramLoginModule required;
+ssl.keystore.type=PEM
+ssl.keystore.location={keystore}
+"""
+"""Likewise by TLS, and users log in with SCRAM."""
+
+
+@contextmanager
+def kafka_with_scram(classpath: str, place: Path, keystore: str) -> Iterator[tuple[str, str]]:
+    """Its two addresses. keystore: of a PEM file."""
+    sasl = free_port()
+    more = ASKING_WHO_BY_TLS.replace("{sasl}", str(sasl)).replace("{keystore}", keystore)
+    with kafka_broker(classpath, place, more) as address:
+        yield address, f"127.0.0.1:{sasl}"
+
+
 @contextmanager
 def kafka_with_acls(classpath: str, place: Path, users: Iterable[str]) -> Iterator[tuple[str, str]]:
     """Its two addresses. Each user's password is the name."""

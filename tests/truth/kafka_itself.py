@@ -3,6 +3,7 @@
 Members read and commit, or there would be no sign of life: a producer writes to every topic while the broker runs.
 """
 
+import asyncio
 import contextlib
 import os
 import re
@@ -11,16 +12,27 @@ import signal
 import subprocess
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
+from typing import TypeVar
 
-from confluent_kafka import ConsumerGroupTopicPartitions, KafkaException, Producer, TopicCollection
+from confluent_kafka import KafkaException, Producer, TopicCollection
 from confluent_kafka.admin import AdminClient
 
+from muster.coordinator.config import Address
+from muster.coordinator.kafka_backend.upstream.group_requests import (
+    DescribedUpstreamGroup,
+    describe_group,
+    fetch_offsets,
+)
+from muster.coordinator.kafka_backend.upstream.protocol import UpstreamAddress, UpstreamError
+from muster.coordinator.kafka_backend.upstream.upstream_client import Upstream
 from muster.coordinator.zookeeper.local_ensemble import free_port, start_watchdog
 from muster.workshop.bench.kafka_peer import find_jars
 from tests.interop.kafka_broker import until_open
 from tests.truth.proxy import Proxy
+
+T = TypeVar("T")
 
 FEED_S = 0.4
 AGAIN_S = 0.2
@@ -88,6 +100,10 @@ class KafkaProcess:
     def send(self, number: signal.Signals) -> None:
         if self._process is not None and self._process.poll() is None:
             self._process.send_signal(number)
+
+    @property
+    def dead(self) -> bool:
+        return self._process is None or self._process.poll() is not None
 
     def kill(self) -> None:
         self.send(signal.SIGCONT)
@@ -192,13 +208,29 @@ class KafkaItself:
                 raise TimeoutError(f"the broker does not tell the id of {topic}")
             time.sleep(AGAIN_S)
 
+    # A group's coordinator may be dead by now. librdkafka aborts the process then, so it is not asked by that.
+
     def positions(self, group: str) -> dict[tuple[str, int], int]:
-        try:
-            asked = self.admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)])
-            found = asked[group].result(ANSWER_S).topic_partitions
-        except (KafkaException, TimeoutError):
-            return {}
-        return {(each.topic, each.partition): each.offset for each in found}
+        found = self._ask(lambda upstream: fetch_offsets(upstream, group)) or {}
+        return {place: each.offset for place, each in found.items()}
+
+    def describe(self, group: str) -> DescribedUpstreamGroup | None:
+        """None: nobody answers for it now."""
+        return self._ask(lambda upstream: describe_group(upstream, group))
+
+    def _ask(self, question: Callable[[Upstream], Awaitable[T]]) -> T | None:
+        async def ask() -> T:
+            places = [Address("127.0.0.1", each.port) for each in self._brokers if not each.dead]
+            upstream = Upstream(UpstreamAddress(tuple(places)))
+            try:
+                async with asyncio.timeout(ANSWER_S):
+                    return await question(upstream)
+            finally:
+                upstream.close()
+
+        with contextlib.suppress(UpstreamError, TimeoutError):
+            return asyncio.run(ask())
+        return None
 
     def _coordinator(self, group: str) -> KafkaProcess:
         number = self.admin.describe_consumer_groups([group])[group].result(ANSWER_S).coordinator.id

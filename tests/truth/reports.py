@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
-from confluent_kafka import KafkaException
 from rich.console import Console
 
 from muster.cli.groups.rebalance_story import print_story
@@ -26,7 +25,6 @@ from tests.truth.kafka_itself import KafkaItself
 
 Document = dict[str, Any]
 
-ANSWER_S = 10.0
 WIDTH = 120
 MOST = 500
 
@@ -100,14 +98,10 @@ class WatchedReports:
         self._kafka, self._names, self._session_ms = kafka, names, session_ms
 
     def describe(self, group: str) -> Described:
-        try:
-            found = self._kafka.admin.describe_consumer_groups([group], request_timeout=ANSWER_S)[group].result(
-                ANSWER_S
-            )
-        except (KafkaException, TimeoutError):
+        found = self._kafka.describe(group)
+        if found is None:
             return NOBODY
-        ids = {each.member_id: each.client_id for each in found.members}
-        return Described(found.state.name == "STABLE", ids)
+        return Described(found.state == "Stable", {each.id: each.client_id for each in found.members})
 
     def mark(self, group: str) -> int:
         return int(time.time() * 1000)

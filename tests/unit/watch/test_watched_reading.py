@@ -401,17 +401,18 @@ def forget_shapes() -> None:
     LONES.clear()
 
 
+@pytest.mark.parametrize("codec", ["none", "zstd"])
 @pytest.mark.parametrize("version", [3, 4])
 @pytest.mark.parametrize("since_ms", [None, NOW_MS + 10**10])
 def test_a_position_alone_is_read_the_same_whether_one_like_it_came_before_or_not(
-    version: int, since_ms: int | None
+    version: int, since_ms: int | None, codec: str
 ) -> None:
-    first = batch(commit(1, version=version))
-    damaged = bytearray(batch(commit(1, NOW_MS + 9, version=version), 1))
+    first = batch(commit(1, version=version), codec=codec)
+    damaged = bytearray(batch(commit(1, NOW_MS + 9, version=version), 1, codec=codec))
     damaged[-9] ^= 1
-    seconds = [batch(odd[:1], 1) for odd in odd_ones(version)]
+    seconds = [batch(odd[:1], 1, codec=codec) for odd in odd_ones(version)]
     refused = [] if since_ms else [first, bytes(damaged)]  # what is passed over is not looked at so closely
-    for second in (*seconds, *refused, batch(commit(2, version=version)[1:], 1)):
+    for second in (*seconds, *refused, batch(commit(2, version=version)[1:], 1, codec=codec)):
         read: list[object] = []
         for known in (False, True):
             forget_shapes()

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from itertools import groupby, islice
 from pathlib import Path
 from struct import Struct
-from typing import BinaryIO, Final, NamedTuple
+from typing import BinaryIO, Final, NamedTuple, TypeVar
 
 from muster.coordinator.core.model.records import (
     GroupDeleted,
@@ -31,13 +31,18 @@ from muster.coordinator.core.model.records import (
 from muster.coordinator.core.model.types import RebalanceEntry
 from muster.coordinator.watch.segment_files import SegmentFile, read_segment
 from muster.coordinator.watch.watched_partition import WatchedPartition
-from muster.coordinator.watch.watched_positions import WatchedPositions
+from muster.coordinator.watch.watched_positions import PositionRow
+
+T = TypeVar("T")
 
 LEAST_BYTES: Final = 128 << 20
 """What is smaller is read by the node itself, before a worker has started."""
 
 MOST_WORKERS: Final = 8
 FACTS_AT_ONCE: Final = 200
+POSITIONS_AT_ONCE: Final = 500
+"""100,000 in one piece kept the node's loop for 74 ms."""
+
 REPORT_BYTES: Final = 1 << 20
 """So often a worker says how far it is."""
 
@@ -46,14 +51,14 @@ MAX_FRAME_BYTES: Final = 256 << 20
 
 
 class SegmentNews(NamedTuple):
-    """read: bytes since the last news. facts: of groups of this partition, all of which has been read. positions: with
-    the last news; records: how many the partition had."""
+    """read: bytes since the last news. facts: of groups of this partition, all of which has been read; likewise
+    positions. records: with the last news, how many the partition had."""
 
     partition: int
     read: int
     facts: tuple[Record, ...] = ()
-    positions: WatchedPositions | None = None
-    records: int = 0
+    positions: tuple[PositionRow, ...] = ()
+    records: int | None = None
 
 
 class WorkerFailed(Exception):
@@ -190,11 +195,13 @@ def read_work(work: SegmentWork) -> Iterator[SegmentNews]:
         yield SegmentNews(partition, read)
         for some in batched(sink.facts(), FACTS_AT_ONCE):
             yield SegmentNews(partition, 0, some)
-        yield SegmentNews(partition, 0, (), watched.positions, watched.records)
+        for rows in batched(watched.positions.copies(), POSITIONS_AT_ONCE):
+            yield SegmentNews(partition, 0, (), rows)
+        yield SegmentNews(partition, 0, (), (), watched.records)
 
 
-def batched(records: Iterable[Record], size: int) -> Iterator[tuple[Record, ...]]:
-    left = iter(records)
+def batched(given: Iterable[T], size: int) -> Iterator[tuple[T, ...]]:
+    left = iter(given)
     while some := tuple(islice(left, size)):
         yield some
 

@@ -291,10 +291,6 @@ class WatchedPartition:
         """Of all its groups."""
         return self._positions
 
-    def adopt(self, positions: WatchedPositions, records: int) -> None:
-        """What another process has read of the partition; its facts are told by that process."""
-        self._positions, self.records = positions, records
-
     def skip(self, what: str) -> None:
         """Count what is passed over."""
         known = what in self.skipped or len(self.skipped) < MAX_REASONS

@@ -5,6 +5,7 @@ is a row of numbers, found by the bytes of its record's key, and what its value 
 """
 
 from array import array
+from collections.abc import Iterator
 from itertools import islice
 from struct import Struct
 from struct import error as StructError
@@ -60,6 +61,26 @@ class PositionSample(NamedTuple):
     commits: int
 
 
+class SampledPosition(NamedTuple):
+    """The samples of one position. numbers: of each, time, offset and number of commits."""
+
+    numbers: bytes
+    taken: int
+    distance_ms: int
+
+
+class PositionRow(NamedTuple):
+    """A position as another process has read it. value: None if it was taken already."""
+
+    key: bytes
+    value: bytes | None
+    last_ms: int
+    usual_ms: int
+    commits: int
+    due_ms: int
+    samples: SampledPosition | None
+
+
 class PositionSamples:
     """A few samples of each of some positions, however long they are committed: their distances grow with time."""
 
@@ -105,6 +126,15 @@ class PositionSamples:
         numbers[at], numbers[at + 1], numbers[at + 2] = at_ms, offset, commits
         self._taken[place] = taken + 1
         return at_ms + self._distance_ms[place]
+
+    def copy_of(self, place: int) -> SampledPosition:
+        begin, end = place * 3 * SAMPLES, (place + 1) * 3 * SAMPLES
+        return SampledPosition(self._numbers[begin:end].tobytes(), self._taken[place], self._distance_ms[place])
+
+    def put(self, place: int, copy: SampledPosition) -> None:
+        begin, end = place * 3 * SAMPLES, (place + 1) * 3 * SAMPLES
+        self._numbers[begin:end] = array("q", copy.numbers)
+        self._taken[place], self._distance_ms[place] = copy.taken, copy.distance_ms
 
     def samples_of(self, place: int) -> list[PositionSample]:
         """Oldest first."""
@@ -178,6 +208,35 @@ class WatchedPositions:
         """How often a position was committed, and samples of it, oldest first."""
         place = self._places[row]
         return self.commits[row], [] if place == NEVER else self._samples.samples_of(place)
+
+    def copies(self) -> Iterator[PositionRow]:
+        """Each position, for another process."""
+        for key, row in self.rows.items():
+            place = self._places[row]
+            yield PositionRow(
+                key,
+                self.changed.get(key),
+                self.last_ms[row],
+                self.usual_ms[row],
+                self.commits[row],
+                self.due_ms[row],
+                None if place == NEVER else self._samples.copy_of(place),
+            )
+
+    def adopt(self, copy: PositionRow) -> None:
+        """Take over a position that was read elsewhere."""
+        row = self.rows.get(copy.key, NEVER)
+        if row == NEVER:
+            row = self.add(copy.key)
+        self.last_ms[row], self.usual_ms[row] = copy.last_ms, copy.usual_ms
+        self.commits[row], self.due_ms[row] = copy.commits, copy.due_ms
+        if copy.value is not None:
+            self.changed[copy.key] = copy.value
+        if copy.samples is not None:
+            if self._places[row] == NEVER:
+                self._places[row] = self._samples.begin()
+            if (place := self._places[row]) != NEVER:
+                self._samples.put(place, copy.samples)
 
     def delete(self, key: bytes) -> None:
         row = self.rows.pop(key, None)

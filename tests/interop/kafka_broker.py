@@ -10,7 +10,7 @@ from pathlib import Path
 
 from muster.coordinator.zookeeper.local_ensemble import free_port
 
-PATIENCE_S = 60.0
+PATIENCE_S = 150.0
 
 PROPERTIES = """
 process.roles=broker,controller

@@ -803,8 +803,11 @@ class SegmentsWatchBackend(WatchBackend):
     async def _take_news(self, news: SegmentNews) -> None:
         self._progress(news.read)
         self._facts.pass_settled(news.partition, news.facts, self._shard_of(news.partition))
-        if news.positions is not None:
-            self._facts.made_partition(news.partition).adopt(news.positions, news.records)
+        watched = self._facts.partitions.get(news.partition) or self._facts.made_partition(news.partition)
+        for position in news.positions:
+            watched.positions.adopt(position)
+        if news.records is not None:
+            watched.records = news.records
             await self._read_whole(news.partition)
 
     async def _read_alone(self, segments: list[SegmentFile]) -> None:

@@ -1,6 +1,8 @@
 """Copies of segments that several processes read say what one process reads of them."""
 
 import asyncio
+import pickle
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 from unittest.mock import AsyncMock
@@ -15,10 +17,11 @@ from muster.coordinator.core.model.records import (
     Record,
 )
 from muster.coordinator.watch import segment_workers
-from muster.coordinator.watch.segment_files import SegmentFile, find_segments
+from muster.coordinator.watch.segment_files import SegmentFile, find_segments, read_segment
 from muster.coordinator.watch.segment_workers import (
     FRAME,
     MAX_FRAME_BYTES,
+    NewestFacts,
     SegmentNews,
     SegmentWork,
     WorkerFailed,
@@ -27,6 +30,8 @@ from muster.coordinator.watch.segment_workers import (
     read_work,
     share_segments,
 )
+from muster.coordinator.watch.watched_partition import WatchedPartition
+from muster.coordinator.watch.watched_positions import WatchedPositions
 from tests.support.watched_batches import NOW_MS, batch, committed, facts
 
 MEMBER = MemberRecord("m1", None, "c", "/h", 60_000, 10_000, b"", b"")
@@ -80,9 +85,30 @@ def test_a_process_sends_it(segments: list[SegmentFile]) -> None:
 
     asyncio.run(read_by_worker(SegmentWork(tuple(segments), None, 3), take))
     check_what_was_told([fact for each in heard for fact in each.facts])
-    read = {each.partition: (len(each.positions.rows), each.records) for each in heard if each.positions is not None}
-    assert read == {0: (3, 12), 1: (3, 14), 2: (3, 16)}
+    assert {each.partition: each.records for each in heard if each.records is not None} == {0: 12, 1: 14, 2: 16}
+    assert Counter(each.partition for each in heard for _ in each.positions) == {0: 3, 1: 3, 2: 3}
     assert {each.partition for each in heard} == {0, 1, 2}
+
+
+def test_positions_that_a_process_sends_are_as_it_read_them(
+    segments: list[SegmentFile], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(segment_workers, "POSITIONS_AT_ONCE", 2)
+    of_first = tuple(each for each in segments if each.partition == 0)
+    read = WatchedPartition(NewestFacts(3), {})
+    for segment in of_first:
+        list(read_segment(segment, read))
+    parts = [each.positions for each in read_work(SegmentWork(of_first, None, 3)) if each.positions]
+    assert [len(part) for part in parts] == [2, 1]
+    adopted = WatchedPositions()
+    for part in pickle.loads(pickle.dumps(parts)):
+        for position in part:
+            adopted.adopt(position)
+    assert list(adopted.copies()) == list(read.positions.copies())
+    assert [adopted.trail_of(row) for row in adopted.rows.values()] == [
+        read.positions.trail_of(row) for row in read.positions.rows.values()
+    ]
+    assert adopted.take(9) == read.positions.take(9)
 
 
 def test_a_process_that_fails_is_told(segments: list[SegmentFile]) -> None:

@@ -60,7 +60,7 @@ def test_what_is_missing_is_named_and_the_commands_grant_it(tmp_path: Path) -> N
 
 
 PAGE = Path(__file__).parents[2] / "docs" / "watch.md"
-GRANTED_BY_PAGE = re.compile(r"kafka-acls\.sh --bootstrap-server \S+ ((?:[^\n]|\\\n)+)")
+GRANTED_BY_PAGE = re.compile(r"kafka-acls\.sh --bootstrap-server \S+ ((?:\\\n|[^\n])+)")
 WITH_LOGIN = re.compile(r"^muster (.* --command-config client\.properties)$", re.MULTILINE)
 
 

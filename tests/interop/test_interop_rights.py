@@ -82,5 +82,5 @@ def test_kafkas_own_command_says_the_same_of_both(tmp_path: Path) -> None:
 def kafka_acls(classpath: str, address: str, command: str) -> tuple[int, list[str]]:
     """How AclCommand ended, and what it told; entries come in no order of their own."""
     ask = ["java", "-cp", classpath, "org.apache.kafka.tools.AclCommand", "--bootstrap-server", address]
-    done = subprocess.run([*ask, *shlex.split(command)], capture_output=True, text=True, check=False, timeout=60)
+    done = subprocess.run([*ask, *shlex.split(command)], capture_output=True, text=True, check=False, timeout=200)
     return done.returncode, sorted(line.strip() for line in done.stdout.splitlines() if line.strip())

@@ -78,9 +78,9 @@ def test_the_login_of_the_page_opens_a_kafka_that_asks_for_scram_by_tls(tmp_path
         make_scram_users(admin, ["watcher"], "secret")
         assert [kafka_acls(classpath, admin, grant)[0] for grant in grants] == [0, 0]
         tool = [*java_with(classpath), "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand", "--list"]
-        tool += ["--bootstrap-server", users, "--command-config", "client.properties"]
+        tool += ["--bootstrap-server", users, "--command-config", "client.properties", "--timeout", "120000"]
         listed = subprocess.run(tool, cwd=tmp_path, capture_output=True, text=True, timeout=200, check=True)
-        assert listed.stdout.split() == ["readers"]
+        assert listed.stdout.split() == ["readers"], listed.stdout
         command = [MUSTER, *explain.replace("b1:9093", users).replace("orders", "readers").split(), "-o", "json"]
         explained = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=200, check=True)
         assert (json.loads(explained.stdout)["rebalances"], explained.stderr) == ([], "")
@@ -93,8 +93,8 @@ def test_the_login_of_the_page_opens_a_kafka_that_asks_for_scram_by_tls(tmp_path
             assert node.stdin is not None
             assert node.stdout is not None
             try:
-                address = json.loads(node.stdout.readline())["address"]
-                asking = [MUSTER, "groups", "list", "--bootstrap", address, "-o", "json"]
+                port = json.loads(node.stdout.readline())["port"]
+                asking = [MUSTER, "groups", "list", "--bootstrap", f"127.0.0.1:{port}", "-o", "json"]
                 told = subprocess.run(asking, capture_output=True, text=True, timeout=200, check=True)
                 assert "readers" in told.stdout
             finally:

@@ -22,6 +22,7 @@ from muster.cli.common.commands import CommandError, raise_if_interrupted
 from muster.cli.common.output import console
 from muster.cli.demo.delivery_proof import (
     Place,
+    ProofTable,
     ReportedReads,
     checksum,
     find_double_owners,
@@ -175,14 +176,8 @@ def show_takeover(out: Console, moves: "Sequence[CoordinatorMove]", elections: "
 
 
 def show_cluster_proof(out: Console, proved: ClusterProof) -> None:
-    table = Table(title="Proof", title_justify="left", title_style="bold", box=box.SIMPLE, show_header=False)
-    table.add_column()
-    table.add_column(justify="right")
-    table.add_column(style="dim")
-
-    def row(what: str, figure: str, *, good: bool, note: str = "") -> None:
-        table.add_row(what, Text(figure, style="green" if good else "bold red"), note)
-
+    table = ProofTable()
+    row = table.add_check
     lost = proved.sent - proved.acked
     row("lines acknowledged", f"{proved.acked:,}", good=not lost, note=f"of {proved.sent:,} sent, acks=all")
     row("of these not read", f"{proved.lacking:,}", good=not proved.lacking)
@@ -196,9 +191,7 @@ def show_cluster_proof(out: Console, proved: ClusterProof) -> None:
     row("members' ids unchanged", f"{kept} of {len(before.members)}", good=whole)
     table.add_row("without a coordinator", f"{proved.without_coordinator_s:.2f} s", "from the kill to the first answer")
     table.add_row("longest time without an acknowledgement", f"{proved.without_ack_s:.2f} s", "")
-    out.print(table)
-    verdict = "all of it holds" if proved.holds else "NOT ALL OF IT HOLDS"
-    out.print(Text(verdict, style="bold green" if proved.holds else "bold red"))
+    table.show(out, holds=proved.holds)
 
 
 # The course

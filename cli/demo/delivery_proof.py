@@ -18,6 +18,10 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from rich import box
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
 
 # Produced against reported
 # -------------------------
@@ -205,3 +209,25 @@ def longest_gap_s(moments_ns: Iterable[int]) -> float:
     1.0
     """
     return max((after - before for before, after in pairwise(moments_ns)), default=0) / 1e9
+
+
+# What a demo has shown
+# ---------------------
+
+
+class ProofTable(Table):
+    """What was counted, the figures, and notes on them."""
+
+    def __init__(self) -> None:
+        super().__init__(title="Proof", title_justify="left", title_style="bold", box=box.SIMPLE, show_header=False)
+        self.add_column()
+        self.add_column(justify="right")
+        self.add_column(style="dim")
+
+    def add_check(self, what: str, figure: str, *, good: bool, note: str = "") -> None:
+        self.add_row(what, Text(figure, style="green" if good else "bold red"), note)
+
+    def show(self, out: Console, *, holds: bool) -> None:
+        out.print(self)
+        verdict = "all of it holds" if holds else "NOT ALL OF IT HOLDS"
+        out.print(Text(verdict, style="bold green" if holds else "bold red"))

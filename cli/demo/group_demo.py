@@ -30,7 +30,7 @@ from rich.text import Text
 
 from muster.cli.common.commands import CommandError, raise_if_interrupted
 from muster.cli.common.output import console
-from muster.cli.demo.delivery_proof import DeliveryProof, ProducedLines, checksum
+from muster.cli.demo.delivery_proof import DeliveryProof, ProducedLines, ProofTable, checksum
 from muster.cli.demo.processes import DemoProcesses
 from muster.cli.groups.rebalance_story import fetch_rebalances, print_story
 from muster.cli.records.produce import LineSource, SourceLine
@@ -154,10 +154,7 @@ def show_explanations(out: Console, entries: Sequence[Rebalance]) -> None:
 
 def show_proof(out: Console, proof: DeliveryProof, lag: int, killed: str) -> None:
     """The figures that decide the exit code."""
-    table = Table(title="Proof", title_justify="left", title_style="bold", box=box.SIMPLE, show_header=False)
-    table.add_column()
-    table.add_column(justify="right")
-    table.add_column(style="dim")
+    table = ProofTable()
     again = f"consumed by {killed} but not committed before it was killed" if proof.duplicates else ""
     table.add_row("lines produced", f"{proof.produced:,}", "")
     table.add_row("distinct lines consumed", f"{proof.distinct:,}", "by partition, offset and checksum of the content")

@@ -12,13 +12,12 @@ from typing import Any, Final
 
 from confluent_kafka import Consumer, KafkaException, Producer
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
-from rich import box
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
 from muster.cli.common.commands import CommandError
 from muster.cli.common.output import console
+from muster.cli.demo.delivery_proof import ProofTable
 from muster.cli.demo.processes import DemoProcesses
 from muster.cli.groups.rebalance_story import move_line
 from muster.client import Admin
@@ -267,14 +266,8 @@ def free_ports(count: int) -> Iterator[int]:
 
 
 def show_takeover_proof(out: Console, proved: TakeoverProof) -> None:
-    table = Table(title="Proof", title_justify="left", title_style="bold", box=box.SIMPLE, show_header=False)
-    table.add_column()
-    table.add_column(justify="right")
-    table.add_column(style="dim")
-
-    def row(what: str, figure: str, *, good: bool, note: str = "") -> None:
-        table.add_row(what, Text(figure, style="green" if good else "bold red"), note)
-
+    table = ProofTable()
+    row = table.add_check
     row("records read", f"{proved.read:,}", good=proved.read == proved.sent, note=f"of {proved.sent:,} sent")
     table.add_row("read again", f"{proved.again:,}", "after the last commit before the kill")
     row("the group at Kafka itself", "yes" if proved.in_kafka else "no", good=not proved.in_kafka)
@@ -282,6 +275,4 @@ def show_takeover_proof(out: Console, proved: TakeoverProof) -> None:
     same = proved.before == proved.after
     row("generation", f"{proved.before[0]} -> {proved.after[0]}", good=same, note="unchanged" if same else "CHANGED")
     table.add_row("without an owner", f"{proved.without_s:.1f} s", "from the kill to the first answer")
-    out.print(table)
-    verdict = "all of it holds" if proved.holds else "NOT ALL OF IT HOLDS"
-    out.print(Text(verdict, style="bold green" if proved.holds else "bold red"))
+    table.show(out, holds=proved.holds)

@@ -50,7 +50,19 @@ def demo_worker(
     signal.signal(signal.SIGTERM, lambda number, frame: stopping.set())
     stop_with_stdin()
     find_plugins_here()
-    given = client_properties(
+    given = worker_properties(bootstrap, overrides, group, name)
+    descriptor = open_report(report)
+    try:
+        with Consumer(given) as consumer:
+            consumer.subscribe(topic, on_revoke=lambda consumer, partitions: commit_reported(consumer))
+            work_until_stopped(consumer, descriptor, pace, stopping)
+            commit_reported(consumer)
+    finally:
+        os.close(descriptor)
+
+
+def worker_properties(bootstrap: str, overrides: dict[str, str], group: str, name: str) -> dict[str, object]:
+    return client_properties(
         bootstrap,
         overrides,
         client_id=name,
@@ -59,14 +71,6 @@ def demo_worker(
         enable_auto_commit=False,
         fetch_max_wait_ms=100,
     )
-    descriptor = os.open(report, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
-    try:
-        with Consumer(given) as consumer:
-            consumer.subscribe(topic, on_revoke=lambda consumer, partitions: commit_reported(consumer))
-            work_until_stopped(consumer, descriptor, pace, stopping)
-            commit_reported(consumer)
-    finally:
-        os.close(descriptor)
 
 
 def work_until_stopped(consumer: "Consumer", report: int, pace: float, stopping: threading.Event) -> None:
@@ -126,15 +130,7 @@ def demo_cluster_worker(
     stopping = threading.Event()
     signal.signal(signal.SIGTERM, lambda number, frame: stopping.set())
     stop_with_stdin()
-    given = client_properties(
-        bootstrap,
-        overrides,
-        client_id=name,
-        group_id=group,
-        auto_offset_reset="earliest",
-        enable_auto_commit=False,
-        fetch_max_wait_ms=100,
-    )
+    given = worker_properties(bootstrap, overrides, group, name)
     reported, told = open_report(report), open_report(owned)
 
     def gained(consumer: Consumer, partitions: "Iterable[TopicPartition]") -> None:

@@ -23,7 +23,15 @@ from muster.coordinator.kafka.codec.codec import struct
 from muster.coordinator.zookeeper.local_ensemble import ServerTuning, open_or_create_ensemble, start_watchdog
 from muster.storage.records.batch import encode_turn
 from muster.workshop.bench.kafka_load import KafkaMember, LoadConnection
-from muster.workshop.bench.kafka_peer import CLUSTER, FORMAT_S, HEAP, classpath, free_ports, last_words
+from muster.workshop.bench.kafka_peer import (
+    CLUSTER,
+    FORMAT_S,
+    HEAP,
+    KRAFT_PROPERTIES,
+    classpath,
+    free_ports,
+    last_words,
+)
 from muster.workshop.bench.processes import STOP_S, BenchFailed, cpu_s, read_announcement
 
 # Three servers
@@ -40,20 +48,10 @@ SETTINGS = {
     "offsets.topic.num.partitions": str(SHARDS),
 }
 
-PROPERTIES = """process.roles=broker,controller
-node.id={node}
-controller.quorum.voters={voters}
-listeners=PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller}
-advertised.listeners=PLAINTEXT://127.0.0.1:{port}
-controller.listener.names=CONTROLLER
-inter.broker.listener.name=PLAINTEXT
-listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT
-log.dirs={home}/logs
-offsets.topic.num.partitions={shards}
+THREE_BROKERS = """offsets.topic.num.partitions={shards}
 offsets.topic.replication.factor=3
 default.replication.factor=3
 min.insync.replicas=2
-group.initial.rebalance.delay.ms=0
 """
 
 
@@ -176,7 +174,8 @@ class KafkaTrio(TrioProcesses):
         port, controller = self._ports[node]
         voters = ",".join(f"{each}@127.0.0.1:{ports[1]}" for each, ports in self._ports.items())
         told = {"node": node, "voters": voters, "port": port, "controller": controller, "home": place}
-        settings.write_text(PROPERTIES.format(**told, shards=SHARDS) + self._more)
+        more = THREE_BROKERS.format(shards=SHARDS) + self._more
+        settings.write_text(KRAFT_PROPERTIES.format(**told, delay_ms=0) + more)
         with (place / "broker.log").open("ab") as log:
             if node not in self._formatted:
                 formatting = [*self._java, "kafka.tools.StorageTool", "format", "-t", CLUSTER, "-c", str(settings)]

@@ -74,8 +74,11 @@ def measure_heartbeats(name: str, home: str) -> Iterator[BenchRow]:
 
 async def interleave_with_echo(ours: ServerProcess, bare: ServerProcess) -> tuple[list[float], list[float]]:
     """Microseconds of processor time per call, of both servers, round by round; who begins changes each round."""
-    ours_target, bare_target = await join_target(ours), make_echo_target(bare)
-    targets = (ours_target, bare_target)
+    return await interleave_targets((await join_target(ours), make_echo_target(bare)))
+
+
+async def interleave_targets(targets: tuple[HeartbeatTarget, HeartbeatTarget]) -> tuple[list[float], list[float]]:
+    """As above, of two targets whose members have joined; their connections are closed at the end."""
     costs: tuple[list[float], list[float]] = ([], [])
     for target in targets:
         await measure_round(target, HEARTBEAT_WARM_UP_S)

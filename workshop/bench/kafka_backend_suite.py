@@ -47,15 +47,7 @@ from muster.workshop.bench.cluster_suite import (
     measure_heartbeat_gap,
 )
 from muster.workshop.bench.grpc_members import GrpcConnection
-from muster.workshop.bench.heartbeats import (
-    HEARTBEAT_ROUND_S,
-    HEARTBEAT_ROUNDS,
-    HEARTBEAT_SETTINGS,
-    HEARTBEAT_WARM_UP_S,
-    HeartbeatTarget,
-    join_target,
-    measure_round,
-)
+from muster.workshop.bench.heartbeats import HEARTBEAT_SETTINGS, interleave_targets, join_target
 from muster.workshop.bench.kafka_backend_load import (
     BENCH,
     LOOK_AGAIN_S,
@@ -278,17 +270,9 @@ def node_arguments(settings: Mapping[str, str]) -> list[str]:
 
 async def interleave_nodes(over: ServerProcess, bundled: ServerProcess) -> tuple[float, float]:
     await wait_until_coordinating(over)
-    targets: list[HeartbeatTarget] = [await join_target(over), await join_target(bundled)]
-    costs: tuple[list[float], list[float]] = ([], [])
-    for target in targets:
-        await measure_round(target, HEARTBEAT_WARM_UP_S)
-    for number in range(HEARTBEAT_ROUNDS):
-        for which in (0, 1) if number % 2 else (1, 0):
-            costs[which].append(await measure_round(targets[which], HEARTBEAT_ROUND_S))
-    for target in targets:
-        for member in target.members:
-            await member.wire.close()
-    ours, theirs = map(statistics.median, costs)
+    ours, theirs = map(
+        statistics.median, await interleave_targets((await join_target(over), await join_target(bundled)))
+    )
     return ours, theirs
 
 

@@ -86,19 +86,22 @@ LEADER_TRIES = 100
 CLUSTER = "bXVzdGVyLWJlbmNoLTAwMA"
 """A cluster id as Kafka writes them: 16 bytes in base64."""
 
-PROPERTIES = """process.roles=broker,controller
-node.id=1
-controller.quorum.voters=1@127.0.0.1:{controller}
+KRAFT_PROPERTIES = """process.roles=broker,controller
+node.id={node}
+controller.quorum.voters={voters}
 listeners=PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller}
 advertised.listeners=PLAINTEXT://127.0.0.1:{port}
 controller.listener.names=CONTROLLER
 inter.broker.listener.name=PLAINTEXT
 listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT
 log.dirs={home}/logs
-offsets.topic.replication.factor=1
+group.initial.rebalance.delay.ms={delay_ms}
+"""
+"""Of a broker that is a controller too."""
+
+ONE_BROKER = """offsets.topic.replication.factor=1
 transaction.state.log.replication.factor=1
 transaction.state.log.min.isr=1
-group.initial.rebalance.delay.ms={delay_ms}
 """
 
 
@@ -133,7 +136,8 @@ def running_broker(home: str, classpath: str = "", delay_ms: int = 3_000, more: 
     place.mkdir()
     port, controller = free_ports(2)
     settings = place / "server.properties"
-    settings.write_text(PROPERTIES.format(port=port, controller=controller, home=place, delay_ms=delay_ms) + more)
+    own = {"node": 1, "voters": f"1@127.0.0.1:{controller}", "port": port, "controller": controller, "home": place}
+    settings.write_text(KRAFT_PROPERTIES.format(**own, delay_ms=delay_ms) + ONE_BROKER + more)
     classpath = classpath or os.pathsep.join(map(str, find_jars(KAFKA)))
     java = [str(find_java().executable), HEAP, "-cp", classpath]
     formatting = [*java, "kafka.tools.StorageTool", "format", "-t", CLUSTER, "-c", str(settings)]

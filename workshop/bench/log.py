@@ -18,7 +18,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import uvloop
 from crc32c import crc32c
@@ -34,6 +34,7 @@ from muster.storage.records.batch import NewRecord, decode_records, encode_batch
 from muster.storage.records.columns import decode_runs, to_arrow
 from muster.storage.records.scan import Order, walk_checked
 from muster.storage.topics.data_dir import CLEAN_SHUTDOWN, RECOVERY_POINTS
+from muster.workshop.bench.report import BenchRow
 
 # A line of the report
 # --------------------
@@ -42,25 +43,11 @@ NOW_MS = 1_700_000_000_000
 NO_FLUSH = {"log.flush.interval.messages": str(MAX_LONG)}
 
 
-class LogBenchmarkCase(NamedTuple):
-    """One line of the report; `ratio` is value over peer, or peer over value where less is better."""
-
-    bench: str
-    case: str
-    value: float
-    unit: str
-    peer: str
-    peer_value: float
-    ratio: float
-    goal: float
-    ok: bool
-
-
-def rate_case(case: str, ours: list[float], peer: str, theirs: list[float], unit: str, goal: float) -> LogBenchmarkCase:
+def rate_case(case: str, ours: list[float], peer: str, theirs: list[float], unit: str, goal: float) -> BenchRow:
     """Rates: more is better. The ratio is the median over the turns, whose halves lie close together in time."""
     value, peer_value = statistics.median(ours), statistics.median(theirs)
     ratio = statistics.median(mine / his for mine, his in zip(ours, theirs, strict=True))
-    return LogBenchmarkCase(
+    return BenchRow(
         "log", case, round(value, 3), unit, peer, round(peer_value, 3), round(ratio, 3), goal, ratio >= goal
     )
 
@@ -98,7 +85,7 @@ GOAL = round(1 / 1.3, 3)
 _WORDS = [b"%06d user %04d clicked on item " % (number, 7 * number) for number in range(64)]
 
 
-def measure_validation(name: str, home: str, rounds: int) -> Iterator[LogBenchmarkCase]:
+def measure_validation(name: str, home: str, rounds: int) -> Iterator[BenchRow]:
     broker = Broker(f"{home}/data", LogSettings.from_properties(NO_FLUSH))
     try:
         broker.create_topic("looked", 1)
@@ -117,7 +104,7 @@ def measure_validation(name: str, home: str, rounds: int) -> Iterator[LogBenchma
 
 def _beside(
     name: str, logs: tuple[Log, Log], make: Callable[[], bytes], rounds: int, size: int, goal: float
-) -> LogBenchmarkCase:
+) -> BenchRow:
     count = max(8, (1 << 20) // size)
     ours: list[float] = []
     theirs: list[float] = []
@@ -152,7 +139,7 @@ def _mixed(chance: random.Random, size: int, codec: str) -> bytes:
 # ------
 
 
-def measure_idle_partition(name: str, home: str, rounds: int) -> Iterator[LogBenchmarkCase]:
+def measure_idle_partition(name: str, home: str, rounds: int) -> Iterator[BenchRow]:
     """Resident bytes per idle partition, over 1,000 of them."""
     broker = Broker(f"{home}/data", LogSettings.from_properties(NO_FLUSH))
     broker.create_topic("bench", 1000)
@@ -165,10 +152,10 @@ def measure_idle_partition(name: str, home: str, rounds: int) -> Iterator[LogBen
     broker = Broker(f"{home}/data", LogSettings.from_properties(NO_FLUSH))
     each = max(1.0, (resident_bytes() - before) / 1000 / 1024)
     broker.close()
-    yield LogBenchmarkCase("log", name, round(each, 2), "KB", "limit", 20.0, round(20.0 / each, 3), 1.0, each <= 20.0)
+    yield BenchRow("log", name, round(each, 2), "KB", "limit", 20.0, round(20.0 / each, 3), 1.0, each <= 20.0)
 
 
-def measure_memory_growth(name: str, home: str, rounds: int) -> Iterator[LogBenchmarkCase]:
+def measure_memory_growth(name: str, home: str, rounds: int) -> Iterator[BenchRow]:
     """Growth of resident memory while five gigabytes are written, read and recovered; one where the disk is small."""
     data = sample_batch(1_000_000)
     gigabytes = 5 if shutil.disk_usage(home).free > 8 << 30 else 1
@@ -180,9 +167,7 @@ def measure_memory_growth(name: str, home: str, rounds: int) -> Iterator[LogBenc
         _write_read_recover(f"{home}/long", data, count)
     grown = max(0.1, (max(peak) - before) / 1e6)
     case = f"{name} over {gigabytes} GB"
-    yield LogBenchmarkCase(
-        "log", case, round(grown, 2), "MB", "limit", 32.0, round(32.0 / grown, 3), 1.0, grown <= 32.0
-    )
+    yield BenchRow("log", case, round(grown, 2), "MB", "limit", 32.0, round(32.0 / grown, 3), 1.0, grown <= 32.0)
 
 
 def _write_read_recover(home: str, data: bytes, count: int) -> None:
@@ -238,7 +223,7 @@ def resident_bytes() -> int:
 # -- append -------------------------------------------------------------------------------------------------
 
 
-def measure_append(name: str, home: str, rounds: int) -> Iterator[LogBenchmarkCase]:
+def measure_append(name: str, home: str, rounds: int) -> Iterator[BenchRow]:
     for label, size, goal in (("16 KB", 16 << 10, 0.65), ("1 MB", 1_000_000, 0.75)):
         data = sample_batch(size)
         count = max(8, (64 << 20) // len(data))
@@ -281,7 +266,7 @@ def _appends(home: str, data: bytes, count: int) -> float:
 # -- group commit -------------------------------------------------------------------------------------------
 
 
-def measure_group_commit(name: str, home: str, rounds: int) -> Iterator[LogBenchmarkCase]:
+def measure_group_commit(name: str, home: str, rounds: int) -> Iterator[BenchRow]:
     broker = Broker(f"{home}/data", LogSettings())
     broker.create_topic("bench", 1)
     for label, size in (("one record", 100), ("1 KB", 1 << 10)):
@@ -311,7 +296,7 @@ async def _callers(broker: Broker, data: bytes, callers: int, appends: int) -> f
 # -- fetch --------------------------------------------------------------------------------------------------
 
 
-def measure_fetch(name: str, home: str, rounds: int) -> Iterator[LogBenchmarkCase]:
+def measure_fetch(name: str, home: str, rounds: int) -> Iterator[BenchRow]:
     data = sample_batch(16 << 10)
     with bench_log(home) as log:
         for _ in range((64 << 20) // len(data)):
@@ -373,7 +358,7 @@ def _fetches(log: Log, chunk: int, step: int, send: Callable[[bytes | memoryview
 # -- records ------------------------------------------------------------------------------------------------
 
 
-def measure_codec(name: str, home: str, rounds: int) -> Iterator[LogBenchmarkCase]:
+def measure_codec(name: str, home: str, rounds: int) -> Iterator[BenchRow]:
     try:
         peer: Any = importlib.import_module("kafka.record.default_records")
     except ImportError:
@@ -397,7 +382,7 @@ def _repeat(work: Callable[[], object], times: int) -> None:
         work()
 
 
-def measure_columns(name: str, home: str, rounds: int) -> Iterator[LogBenchmarkCase]:
+def measure_columns(name: str, home: str, rounds: int) -> Iterator[BenchRow]:
     try:
         peer: Any = importlib.import_module("kafka.record.default_records")
         importlib.import_module("pyarrow")
@@ -429,7 +414,7 @@ def _peer_encode(peer: Any, value: bytes) -> object:
 # -- recovery -----------------------------------------------------------------------------------------------
 
 
-def measure_recovery_scan(name: str, home: str, rounds: int) -> Iterator[LogBenchmarkCase]:
+def measure_recovery_scan(name: str, home: str, rounds: int) -> Iterator[BenchRow]:
     for label, size in (("16 KB", 16 << 10), ("1 MB", 1_000_000)):
         data = sample_batch(size)
         with bench_log(f"{home}/{size}") as log:
@@ -464,7 +449,7 @@ def _scan(path: str, size: int) -> int:
 # The suite
 # ---------
 
-CASES: dict[str, Callable[[str, str, int], Iterator[LogBenchmarkCase]]] = {
+CASES: dict[str, Callable[[str, str, int], Iterator[BenchRow]]] = {
     "append": measure_append,
     "append with the look": measure_validation,
     "group commit, 32 callers": measure_group_commit,
@@ -477,7 +462,7 @@ CASES: dict[str, Callable[[str, str, int], Iterator[LogBenchmarkCase]]] = {
 }
 
 
-def run(only: str | None = None, directory: str | None = None, rounds: int = 7) -> Iterator[LogBenchmarkCase]:
+def run(only: str | None = None, directory: str | None = None, rounds: int = 7) -> Iterator[BenchRow]:
     """Measure the cases whose name contains `only`, one after the other; cases without their peer are left out."""
     for name, measure in CASES.items():
         if only is None or only in name:

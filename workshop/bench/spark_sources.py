@@ -214,13 +214,17 @@ class TupleSource(MusterDataSource):
         return TupleReader(super().reader(schema))
 
 
-class TupleReader(DataSourceReader):
+class WrappedReader(DataSourceReader):
+    """The partitions of another reader, to be read in a different way."""
+
     def __init__(self, inner: DataSourceReader) -> None:
         self._inner = inner
 
     def partitions(self) -> Any:
         return self._inner.partitions()
 
+
+class TupleReader(WrappedReader):
     def read(self, partition: InputPartition) -> Iterator[Any]:
         batches: Iterator[Any] = self._inner.read(partition)
         for batch in batches:
@@ -309,13 +313,7 @@ class CostlySource(MusterDataSource):
         return CostlyReader(super().reader(schema))
 
 
-class CostlyReader(DataSourceReader):
-    def __init__(self, inner: DataSourceReader) -> None:
-        self._inner = inner
-
-    def partitions(self) -> Any:
-        return self._inner.partitions()
-
+class CostlyReader(WrappedReader):
     def read(self, partition: InputPartition) -> Iterator[Any]:
         batches: Iterator[Any] = self._inner.read(partition)
         for batch in batches:

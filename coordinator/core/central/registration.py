@@ -296,13 +296,6 @@ def refuse_foreign_member(request: RegisterConsumer, why: str) -> CoordinatorErr
     )
 
 
-def another_kind(group_id: str, kind: str, members: int) -> CoordinatorError:
-    return CoordinatorError(
-        ErrorCode.INCONSISTENT_GROUP_PROTOCOL,
-        f"group {group_id!r} is a {kind} group with {members} members; stop them first, or use another group.id",
-    )
-
-
 def invalid_registration(message: str) -> CoordinatorError:
     return CoordinatorError(ErrorCode.INVALID_REQUEST, message)
 

@@ -148,11 +148,11 @@ def explain_refusal(results: Sequence[object]) -> str:
     return str(result) if isinstance(result, StorageError) else ""
 
 
-class StandaloneBackend:
-    """doors: asked once the ports are known."""
+class DirectoryBackend:
+    """What the backends of a data directory share. doors: asked once the ports are known."""
 
-    _group_log: BrokerGroupLog
-    cluster = figures = engine_figures = measured = None
+    engine_figures = measured = None
+    _transactions: TransactionCoordinator | None = None
 
     def __init__(
         self,
@@ -166,13 +166,48 @@ class StandaloneBackend:
         self._clock = clock
         self._doors = doors
         self._directory = DataDirectory(settings)
-        self.zookeeper: ZooKeeperRegistration | None = None
-        self._transactions: TransactionCoordinator | None = None
         self._groups: EngineDriver | None = None
 
     @property
     def disk(self) -> Broker:
         return self._directory.disk
+
+    def add_topic_news(self, change: TopicsChanged) -> TopicsChanged:
+        return change
+
+    def transaction_figures(self) -> "TransactionFigures | None":
+        return None if self._transactions is None else self._transactions.figures()
+
+    async def resume_transactions(self, conditions: Conditions) -> None:
+        """Raises PartitionCountConflict."""
+        if self._transactions is not None:
+            await self._transactions.open(conditions)
+
+    def transactions(self) -> dict[str, ServiceMethod]:
+        history = None if self._transactions is None else self._transactions.history
+        return make_transaction_rpcs(self._transactions, history, node_id=self._settings.node_id)
+
+    async def _end_transactions(self) -> None:
+        if self._transactions is not None:
+            with suppress(TimeoutError):
+                await self._transactions.close(LAST_WORDS_S)
+
+
+class StandaloneBackend(DirectoryBackend):
+    """A data directory, and a registration in ZooKeeper if the node has one."""
+
+    _group_log: BrokerGroupLog
+    cluster = figures = None
+
+    def __init__(
+        self,
+        settings: Settings,
+        clock: NodeClock,
+        certificates: "NodeCertificates | None",
+        doors: Callable[[], ClientAddresses],
+    ) -> None:
+        super().__init__(settings, clock, certificates, doors)
+        self.zookeeper: ZooKeeperRegistration | None = None
 
     @property
     def record_log(self) -> Broker:
@@ -223,9 +258,6 @@ class StandaloneBackend:
     def log_span(self) -> LogSpanOf:
         return partial(span_of_log, self.disk)
 
-    def add_topic_news(self, change: TopicsChanged) -> TopicsChanged:
-        return change
-
     def coordinate(
         self,
         engine: Engine,
@@ -239,14 +271,6 @@ class StandaloneBackend:
         self._transactions = TransactionCoordinator(
             self._settings, self.disk, lambda: self.requests, driver, self._clock, next_connection_number, fail
         )
-
-    def transaction_figures(self) -> "TransactionFigures | None":
-        return None if self._transactions is None else self._transactions.figures()
-
-    async def resume_transactions(self, conditions: Conditions) -> None:
-        """Raises PartitionCountConflict."""
-        if self._transactions is not None:
-            await self._transactions.open(conditions)
 
     @cached_property
     def _gate(self) -> TransactionGate | None:
@@ -287,10 +311,6 @@ class StandaloneBackend:
     def fences(self, driver: EngineDriver, engine: Engine) -> dict[str, ServiceMethod]:
         return make_fencing_service(driver, engine, self.disk, self.requests)
 
-    def transactions(self) -> dict[str, ServiceMethod]:
-        history = None if self._transactions is None else self._transactions.history
-        return make_transaction_rpcs(self._transactions, history, node_id=self._settings.node_id)
-
     async def serve_kafka(self, door: "NodeKafkaListener | NodeProxyListener", context: KafkaListenerContext) -> None:
         zookeeper = self.zookeeper
         await cast(NodeKafkaListener, door).start(
@@ -317,9 +337,7 @@ class StandaloneBackend:
             await zookeeper.close()
 
     async def close(self) -> None:
-        if self._transactions is not None:
-            with suppress(TimeoutError):
-                await self._transactions.close(LAST_WORDS_S)
+        await self._end_transactions()
         await self._directory.close()
 
 

@@ -2,13 +2,11 @@
 
 import asyncio
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import replace
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, cast
 
 from muster.coordinator.config import Settings
-from muster.coordinator.core.model.events import TopicsChanged
 from muster.coordinator.edge.cluster_view import ClientAddresses, ClusterView
 from muster.coordinator.kafka.handlers.group_requests import GroupRequests
 from muster.coordinator.kafka.handlers.transactions import TransactionGate
@@ -21,7 +19,7 @@ from muster.coordinator.server.backend.assignor_inputs import LogSpanOf, span_of
 from muster.coordinator.server.backend.fencing import make_fencing_service
 from muster.coordinator.server.backend.node_backend import MakeGroups, NodeBackend
 from muster.coordinator.server.backend.node_services import StagingHandlers, Stoppable
-from muster.coordinator.server.backend.standalone_backend import DataDirectory
+from muster.coordinator.server.backend.standalone_backend import DirectoryBackend
 from muster.coordinator.server.backend.upkeep import NodeUpkeep
 from muster.coordinator.server.cluster_backend.cluster_backend import ClusterBackend
 from muster.coordinator.server.cluster_backend.cluster_description import ClusterConditions, ClusterMetricsSource
@@ -31,31 +29,25 @@ from muster.coordinator.server.driver.driver import EngineDriver
 from muster.coordinator.server.listeners.kafka_listener import KafkaListenerContext, NodeKafkaListener
 from muster.coordinator.server.rpc_dispatch import ServiceMethod
 from muster.coordinator.server.services.group_coordinator import GroupCoordinator, GroupServiceContext
-from muster.coordinator.server.transactions.transaction_rpcs import make_transaction_rpcs
 from muster.coordinator.server.transactions.transactional_requests import RpcGroupTransactions, RpcRecordTransactions
 from muster.coordinator.zookeeper.group_observer import ReportGroup
-from muster.storage.broker.broker import Broker
 from muster.storage.broker.record_log import RecordLog
 from muster.storage.service.broker_service import BrokerService
 from muster.storage.service.staging_service import StagingService
 from muster.storage.staging.staging import Staging
 
 if TYPE_CHECKING:
-    from muster.coordinator.observability.metrics.instruments import TransactionFigures
     from muster.coordinator.server.listeners.proxy_listener import NodeProxyListener
     from muster.coordinator.server.security.listener_certificates import NodeCertificates
     from muster.coordinator.server.security.node_security import NodeSecurity
     from muster.coordinator.server.security.security_store import SecurityStore
     from muster.coordinator.server.services.member_session import ServerSessions
 
-LAST_WORDS_S = 2.0
-"""How long the end of a node waits for a flush of what was decided of transactions."""
 
+class ReplicatedBackend(DirectoryBackend):
+    """A data directory with this node's copies, and its part in the cluster. Raises AddressTaken."""
 
-class ReplicatedBackend:
-    """doors: asked once the ports are known. Raises AddressTaken."""
-
-    engine_figures = measured = None
+    _transactions: ClusterTransactionCoordinator | None = None
 
     def __init__(
         self,
@@ -64,22 +56,12 @@ class ReplicatedBackend:
         certificates: "NodeCertificates | None",
         doors: Callable[[], ClientAddresses],
     ) -> None:
-        self._settings = settings
-        self._certificates = certificates
-        self._clock = clock
-        self._doors = doors
-        self._directory = DataDirectory(settings)
+        super().__init__(settings, clock, certificates, doors)
         self._security: NodeSecurity | None = None
         self._joined = False
         self._part = ClusterBackend(settings, certificates)
         self._part.bind()
         self.zookeeper: ClusterBackend | None = self._part
-        self._transactions: ClusterTransactionCoordinator | None = None
-        self._groups: EngineDriver | None = None
-
-    @property
-    def disk(self) -> Broker:
-        return self._directory.disk
 
     @property
     def record_log(self) -> RecordLog:
@@ -137,9 +119,6 @@ class ReplicatedBackend:
     def log_span(self) -> LogSpanOf:
         return partial(span_of_log, self._log)
 
-    def add_topic_news(self, change: TopicsChanged) -> TopicsChanged:
-        return change
-
     def coordinate(
         self,
         engine: Engine,
@@ -151,13 +130,6 @@ class ReplicatedBackend:
         self._part.coordinate(engine, driver, clock_ms, fail, sessions)
         self._groups = driver
         self._transactions = self._part.make_transactions(self.disk, driver, self._clock, fail)
-
-    def transaction_figures(self) -> "TransactionFigures | None":
-        return None if self._transactions is None else self._transactions.figures()
-
-    async def resume_transactions(self, conditions: Conditions) -> None:
-        if self._transactions is not None:
-            await self._transactions.open(conditions)
 
     @cached_property
     def _gate(self) -> TransactionGate | None:
@@ -191,10 +163,6 @@ class ReplicatedBackend:
     def fences(self, driver: EngineDriver, engine: Engine) -> dict[str, ServiceMethod]:
         return make_fencing_service(driver, engine, self._log, self.requests)
 
-    def transactions(self) -> dict[str, ServiceMethod]:
-        history = None if self._transactions is None else self._transactions.history
-        return make_transaction_rpcs(self._transactions, history, node_id=self._settings.node_id)
-
     async def serve_kafka(self, door: "NodeKafkaListener | NodeProxyListener", context: KafkaListenerContext) -> None:
         part = self._part
         await cast(NodeKafkaListener, door).start(
@@ -224,9 +192,7 @@ class ReplicatedBackend:
     async def leave(self) -> None:
         if self._security is not None:
             self._security.store.stop()
-        if self._transactions is not None:
-            with suppress(TimeoutError):
-                await self._transactions.close(LAST_WORDS_S)
+        await self._end_transactions()
         zookeeper, self.zookeeper = self.zookeeper, None
         if zookeeper is not None:
             await zookeeper.close()

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 import structlog
 
@@ -54,6 +54,8 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger("muster.kafka")
 
+L = TypeVar("L", bound=ConnectionListener)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KafkaListenerContext:
@@ -73,12 +75,12 @@ class KafkaListenerContext:
     departed: DepartedReaders | None = None
 
 
-class NodeKafkaListener:
-    """Bound before the log is opened, served once the groups are there, drained when the node stops."""
+class KafkaPortListener(Generic[L]):
+    """The port of a node's Kafka listener: bound before the node can serve, and drained when it stops."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, listener: L) -> None:
         self._settings = settings
-        self._listener = ConnectionListener(make_listener_limits(settings))
+        self._listener = listener
         self._bound = settings.kafka_address or Address("", 0)
 
     @property
@@ -116,6 +118,20 @@ class NodeKafkaListener:
 
     def give_back(self) -> None:
         self._listener.give_back()
+
+    def drain(self) -> None:
+        """Take no further requests; connections close as soon as what they asked is answered."""
+        self._listener.drain()
+
+    async def close(self, grace_s: float) -> None:
+        await self._listener.close(grace_s)
+
+
+class NodeKafkaListener(KafkaPortListener[ConnectionListener]):
+    """Serves once the groups are there."""
+
+    def __init__(self, settings: Settings) -> None:
+        super().__init__(settings, ConnectionListener(make_listener_limits(settings)))
 
     async def start(
         self,
@@ -192,13 +208,6 @@ class NodeKafkaListener:
         dispatch = Dispatcher(handlers, context.instruments, context.tell, guard, limiting, apis, features)
         await self._listener.start(dispatch, make_connections(settings, security), context.tls)
         log.info("listening", host=self._bound.host, port=self._bound.port, advertised=list(self.advertised))
-
-    def drain(self) -> None:
-        """Take no further requests; connections close as soon as what they asked is answered."""
-        self._listener.drain()
-
-    async def close(self, grace_s: float) -> None:
-        await self._listener.close(grace_s)
 
 
 def what_is_told(level: int | None) -> tuple[tuple[Api, ...], FinalizedFeatures | None]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from muster.coordinator.config import Address, Settings
+from muster.coordinator.config import Settings
 from muster.coordinator.edge.listener_base import UNRESTRICTED, ListenerTls
 from muster.coordinator.kafka.dispatch import Dispatcher, RequestAuthorizer
 from muster.coordinator.kafka.handlers.group_requests import GroupDriver, GroupRequests
@@ -37,6 +37,7 @@ from muster.coordinator.kafka_backend.upstream.upstream_client import Upstream
 from muster.coordinator.server.grpc.listener import AddressTaken, describe_remedy
 from muster.coordinator.server.listeners.kafka_listener import (
     KafkaListenerContext,
+    KafkaPortListener,
     charge_connections,
     make_listener_limits,
     make_quota_limits,
@@ -49,49 +50,19 @@ if TYPE_CHECKING:
 log = structlog.get_logger("muster.kafka")
 
 
-class NodeProxyListener:
+class NodeProxyListener(KafkaPortListener[ProxyListener]):
     """Bound before the upstream is asked, served once it was, drained when the node stops."""
 
     def __init__(self, settings: Settings) -> None:
-        self._settings = settings
-        self._listener = ProxyListener(make_listener_limits(settings))
-        self._bound = settings.kafka_address or Address("", 0)
+        super().__init__(settings, ProxyListener(make_listener_limits(settings)))
         self._reaching: BrokerConnector | None = None
         self.traffic = ProxyTraffic()
         """What passed, for metrics."""
 
-    @property
-    def bound(self) -> Address:
-        """Where the node's own port is; the port is known once it is bound."""
-        return self._bound
-
-    @property
-    def advertised(self) -> Address:
-        """Where Kafka clients are told to connect."""
-        return self._settings.kafka_advertised_address(self._bound.port)
-
-    @property
-    def in_flight(self) -> int:
-        return self._listener.in_flight
-
-    @property
-    def connections(self) -> int:
-        return self._listener.connections
-
-    @property
-    def unread(self) -> int:
-        """Bytes of answers that have not left."""
-        return self._listener.unread
-
     def bind(self) -> None:
         """Take the ports, those of all brokers too. Raises AddressTaken."""
-        host, port = self._bound
-        try:
-            self._bound = Address(host, self._listener.bind(host, port))
-        except OSError as error:
-            raise AddressTaken(
-                f"cannot listen on {host}:{port}: {describe_remedy(error, 'kafka.listeners')}"
-            ) from error
+        super().bind()
+        host = self._bound.host
         first = self._settings.engine_kafka_broker_id_first
         try:
             self._listener.bind_for(host, enumerate(self._settings.broker_ports, first))
@@ -99,9 +70,6 @@ class NodeProxyListener:
             self._listener.give_back()
             cure = describe_remedy(error, "engine.kafka.broker.ports")
             raise AddressTaken(f"cannot listen on {host}:{error.filename}: {cure}") from error
-
-    def give_back(self) -> None:
-        self._listener.give_back()
 
     async def start(
         self,
@@ -158,12 +126,8 @@ class NodeProxyListener:
         await self._listener.serve(port_of(None), here, port_of, elsewhere, tls, self._whom(tls))
         log.info("listening", host=self._bound.host, port=self._bound.port, advertised=list(self.advertised))
 
-    def drain(self) -> None:
-        """Take no further requests; connections close as soon as what they asked is answered."""
-        self._listener.drain()
-
     async def close(self, grace_s: float) -> None:
-        await self._listener.close(grace_s)
+        await super().close(grace_s)
         if self._reaching is not None:
             self._reaching.close()
 

@@ -48,22 +48,6 @@ def test_events_are_what_they_are_called():
         assert bench.apply_event(start, sticky, "one joins").members[-1].owned is None
 
 
-def test_every_cell_of_the_grid_is_a_group():
-    from itertools import product
-
-    from muster.assignors.registry import resolve
-
-    for topology, subscriptions, racks in product(assignors.TOPOLOGIES, assignors.SUBSCRIPTIONS, assignors.RACKS):
-        snapshot = assignors.grid_group(topology, subscriptions, racks)
-        assert len(snapshot.members) == assignors.MEMBERS
-        assert (snapshot.racks is None) == (racks == "none")
-        assert assignors.grid_event(snapshot, resolve("range"), "full") is snapshot
-    added = assignors.grid_event(
-        assignors.grid_group("equal", "disjoint", "none"), resolve("range"), "partitions added"
-    )
-    assert set(added.topics.values()) == {assignors.PARTITIONS + 2}
-
-
 def test_a_plugin_s_process_is_measured_against_the_same_logic_here(monkeypatch):
     monkeypatch.setattr(assignors, "SMALL_TURNS", 2)
     monkeypatch.setattr(assignors, "LARGE_TURNS", 1)

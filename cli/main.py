@@ -287,15 +287,15 @@ TRANSACTIONS_COMMANDS = {
         "describe-producers": LazyCommand(
             "transactions.inspection:describe_producers", "Show the producers that a partition knows."
         ),
-        "find-hanging": LazyCommand("transactions.hanging:find_hanging", "Find transactions that nobody will end."),
+        "find-hanging": LazyCommand("transactions.hanging:find_hanging", "Find hanging transactions."),
         "explain": LazyCommand(
-            "transactions.explain:explain", "Say how the last transactions of an id ended, and why."
+            "transactions.explain:explain", "Explain how and why the last transactions of an id ended."
         ),
     },
     "End": {
-        "abort": LazyCommand("transactions.ending:abort", "Abort a transaction that hangs, in one partition."),
+        "abort": LazyCommand("transactions.ending:abort", "Abort a hanging transaction in one partition."),
         "force-terminate": LazyCommand(
-            "transactions.ending:force_terminate", "Abort what a transactional id has open, and fence its producer."
+            "transactions.ending:force_terminate", "Abort an id's open transaction and fence its producer."
         ),
         "forceTerminateTransaction": LazyCommand("transactions.ending:force_terminate", ""),
     },

@@ -78,7 +78,7 @@ def add_watching_options(function: Function, *, told_early: bool) -> Function:
                      help="Also read this server log of a broker, or a folder of logs; - is standard input; may "
                           "be repeated."),
         click.option("--since", type=Duration(), cls=ConnectionOption, metavar="AGE",
-                     help="Tell of rebalances of the last AGE only, such as 24h: older positions are passed over."),
+                     help="Cover only the last AGE, such as 24h; older positions are skipped."),
         click.option("--segments", multiple=True, cls=ConnectionOption, metavar="PATH",
                      help="Read copies of a broker's __consumer_offsets folders instead of asking a node; may be "
                           "repeated."),

@@ -11,7 +11,7 @@ from muster.cli.common.watching import watching_settings
 
 
 @click.command()
-@click.option("--since", type=Duration(), metavar="AGE", help="Tell of rebalances of the last AGE only, such as 24h.")
+@click.option("--since", type=Duration(), metavar="AGE", help="Cover only the last AGE, such as 24h.")
 @click.option(
     "--data",
     type=click.Path(path_type=Path),
@@ -58,13 +58,13 @@ def watch(
     until_eof: bool,
     kafka: str | None,
 ) -> int:
-    """Watch the groups of a Kafka: why they rebalanced, last night too.
+    """Watch the groups of any Kafka and explain their rebalances.
 
-    Reads the records that the brokers keep of each group, and follows them. Nothing is written there, and no client,
-    topic or broker changes. Then open http://127.0.0.1:9291/, or run muster groups explain GROUP.
+    Reads and follows the brokers' records of each group. Writes nothing to the Kafka and changes no client, topic or
+    broker. Then open http://127.0.0.1:9291/, or run muster groups explain GROUP.
 
-    The Kafka has to let this client READ and DESCRIBE the topic __consumer_offsets, and DESCRIBE topics, groups and
-    the cluster. --command-config takes the properties file of Kafka's own tools.
+    Needs the rights READ and DESCRIBE on the topic __consumer_offsets, and DESCRIBE on topics, groups and the
+    cluster. --command-config takes the properties file of Kafka's own tools.
     """
     from muster.coordinator.config import SettingsError, load_settings
 

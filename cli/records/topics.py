@@ -76,7 +76,7 @@ def describe(bootstrap: str, overrides: dict[str, str], style: str, name: str) -
     """Show the partitions of topic NAME.
 
     With -o wide, json or yaml, also shows its settings; in a cluster, also each partition's leader, replicas, ISR, ELR
-    and offline replicas. Says which transactions hold readers of committed records back although their timeout is over.
+    and offline replicas. Names the transactions that hold back read_committed readers for too long.
     """
     with connect_admin(bootstrap, overrides) as admin:
         topic = admin.describe_topic(name)

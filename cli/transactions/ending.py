@@ -34,8 +34,8 @@ class GivenProducer(NamedTuple):
 @client_options
 @click.option("--topic", required=True, metavar="T", help="Topic.")
 @click.option("--partition", required=True, type=NUMBER, metavar="P", help="Partition.")
-@click.option("--start-offset", type=OFFSET, metavar="O", help="Where the transaction begins in this partition.")
-@click.option("--producer-id", type=OFFSET, metavar="ID", help="Instead of --start-offset: the producer.")
+@click.option("--start-offset", type=OFFSET, metavar="O", help="Offset where the transaction begins.")
+@click.option("--producer-id", type=OFFSET, metavar="ID", help="Producer id, instead of --start-offset.")
 @click.option("--producer-epoch", type=click.IntRange(0, 32767), metavar="E", help="With --producer-id: its epoch.")
 @click.option(
     "--coordinator-epoch",
@@ -43,7 +43,9 @@ class GivenProducer(NamedTuple):
     metavar="E",
     help="With --producer-id: the latest epoch of its coordinator.",
 )
-@click.option("--anyway", is_flag=True, help="Also if it does not hang: what is left of it may then be committed.")
+@click.option(
+    "--anyway", is_flag=True, help="Abort even if it does not hang; its other partitions may still be committed."
+)
 def abort(
     bootstrap: str,
     overrides: dict[str, str],
@@ -55,10 +57,10 @@ def abort(
     coordinator_epoch: int | None,
     anyway: bool,
 ) -> None:
-    """Abort a transaction that hangs, in one partition.
+    """Abort a hanging transaction in one partition.
 
-    The coordinator is asked first: a transaction that it will end by itself is left alone. --start-offset is from
-    `muster transactions find-hanging`, the other way to name it from `describe-producers`.
+    Leaves the transaction alone if its coordinator can still end it. `muster transactions find-hanging` shows the
+    --start-offset; `describe-producers` shows the producer, which names it as well.
     """
     from muster.client.types import TopicPartition
 
@@ -142,9 +144,9 @@ def describe_client(keeper: "TransactionDescription") -> str:
 @client_options
 @click.option("--transactional-id", "--transactionalId", required=True, metavar="ID", help="Transactional id.")
 def force_terminate(bootstrap: str, overrides: dict[str, str], transactional_id: str) -> None:
-    """Abort what a transactional id has open, and fence its producer.
+    """Abort the open transaction of a transactional id and fence its producer.
 
-    A producer that is fenced cannot continue; one that is started anew can.
+    The fenced producer cannot continue; a restarted one can.
     """
     with connect_admin(bootstrap, overrides) as admin:
         admin.terminate_transaction(transactional_id)

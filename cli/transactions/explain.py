@@ -30,9 +30,9 @@ ENDED_COLUMNS = columns(
 @output_option
 @click.argument("transactional_id", metavar="ID")
 def explain(bootstrap: str, overrides: dict[str, str], style: str, transactional_id: str) -> None:
-    """Say how the last transactions of ID ended, and why.
+    """Explain how and why the last transactions of ID ended.
 
-    With -o wide or csv, as a table of ends; with json or yaml, also what each of them held back.
+    -o wide and csv print one row per transaction; json and yaml add the readers that each one held back.
     """
     with connect_admin(bootstrap, overrides) as admin:
         found = admin.explain_transactions(transactional_id)

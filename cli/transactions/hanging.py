@@ -105,7 +105,7 @@ def ask_coordinators(admin: "Admin", found: Iterable[PartitionTransaction]) -> l
     default=DEFAULT_TIMEOUT_MIN,
     show_default=True,
     metavar="MIN",
-    help="Only transactions whose producer has written nothing there for MIN minutes.",
+    help="Only transactions without a new record for MIN minutes.",
 )
 def find_hanging(
     bootstrap: str,
@@ -116,9 +116,9 @@ def find_hanging(
     partition: int | None,
     timeout_min: int,
 ) -> None:
-    """Find transactions that a log has open and nobody will end.
+    """Find hanging transactions: open in a log, and unknown to every coordinator.
 
-    Looks at all partitions unless options say where. `muster transactions abort` ends one of them.
+    Searches all partitions unless options limit them. `muster transactions abort` ends one.
     """
     if partition is not None and topic is None:
         raise click.UsageError("--partition needs --topic, which says of what")

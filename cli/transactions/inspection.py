@@ -107,7 +107,7 @@ def describe_row(found: "TransactionDescription", now_ms: int, style: str) -> di
 def describe_producers(bootstrap: str, overrides: dict[str, str], style: str, topic: str, partition: int) -> None:
     """Show the producers that a partition knows.
 
-    A transaction that is open there has an offset where it begins.
+    A producer with an open transaction has a start offset.
     """
     with connect_admin(bootstrap, overrides) as admin:
         ((_, found),) = admin.describe_producers([(topic, partition)]).items()

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.kafka.stage import Stage, Worker
+
 HERE = Path(__file__).parent
 STORY_S = 120
 
@@ -107,3 +109,19 @@ def lines_of(command: list[str], directory: Path) -> list[str]:
     done = subprocess.run(command, cwd=directory, capture_output=True, text=True, timeout=STORY_S, check=False)
     assert done.returncode == 0, done.stderr[-4000:] or done.stdout[-4000:]
     return done.stdout.splitlines()
+
+
+# Members of a stage
+# ------------------
+
+
+def java(play: Stage, *instance: str) -> Worker:
+    name = f"java-{len(play.workers)}"
+    told = (play.node.kafka_address, play.group, play.topic, name, play.assignor, *instance)
+    return play.run(name, java_command("GroupWorker", *told))
+
+
+def kafkajs(play: Stage, *assignor: str) -> Worker:
+    name = f"kafkajs-{len(play.workers)}"
+    told = (play.node.kafka_address, play.group, play.topic, name, *assignor)
+    return play.run(name, node_command("group_worker", *told))

@@ -11,8 +11,7 @@ import pytest
 from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from tests.interop.peers import java_command, kcat_command, node_command
-from tests.interop.test_interop_groups import java, kafkajs
+from tests.interop.peers import java, java_command, kafkajs, kcat_command, node_command
 from tests.support.cluster_nodes import ClusterNodes, running_cluster
 from tests.support.group_coordinators import coordinator_of, standing
 from tests.support.kafka.stage import NODE, PATIENCE_S, Stage, stage

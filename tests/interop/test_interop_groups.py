@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from muster.client import Admin
-from tests.interop.peers import java_command, java_story, kcat_command, node_command, node_story
-from tests.support.kafka.stage import NODE, Stage, Worker, generations, stage
+from tests.interop.peers import java, java_story, kafkajs, kcat_command, node_story
+from tests.support.kafka.stage import NODE, generations, stage
 from tests.support.node import NodeProcess, running_node
 from tests.support.pace import until
 
@@ -18,18 +18,6 @@ pytestmark = pytest.mark.timeout(180)
 def node(tmp_path: Path) -> Iterator[NodeProcess]:
     with running_node(tmp_path / "data", NODE) as running:
         yield running
-
-
-def java(play: Stage, *instance: str) -> Worker:
-    name = f"java-{len(play.workers)}"
-    told = (play.node.kafka_address, play.group, play.topic, name, play.assignor, *instance)
-    return play.run(name, java_command("GroupWorker", *told))
-
-
-def kafkajs(play: Stage, *assignor: str) -> Worker:
-    name = f"kafkajs-{len(play.workers)}"
-    told = (play.node.kafka_address, play.group, play.topic, name, *assignor)
-    return play.run(name, node_command("group_worker", *told))
 
 
 @pytest.mark.parametrize("assignor", ["range", "cooperative-sticky", "consumer"])

@@ -39,7 +39,7 @@ from muster.coordinator.core.model.events import Event, StoodStill, TimerFired, 
 from muster.coordinator.core.model.ledger import SharedEntries
 from muster.coordinator.core.model.records import CentralStored, DelayStored, OwnRecord
 from muster.coordinator.core.model.rights import Rights
-from muster.coordinator.core.model.types import Limits, frozen_value
+from muster.coordinator.core.model.types import Limits
 from muster.coordinator.core.shard import Shard
 from muster.coordinator.errors import ErrorCode
 from muster.coordinator.runtime.deadlines import Deadlines
@@ -70,6 +70,7 @@ from muster.coordinator.runtime.shards import (
     refusal_of,
 )
 from muster.coordinator.runtime.stepper import FlushJob, FlushQueue, LoadJob, Reports, Stepper, script_line
+from muster.coordinator.values import frozen_value
 
 # The authority
 # -------------

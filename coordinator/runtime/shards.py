@@ -44,7 +44,7 @@ from muster.coordinator.core.model.plan import PlanRequest
 from muster.coordinator.core.model.records import OffsetsStored, Record, TxnMarked, TxnOffsetsStored
 from muster.coordinator.core.model.rights import Rights
 from muster.coordinator.core.model.shadow_scoring import ShadowRequest
-from muster.coordinator.core.model.types import RequestId, TimerKey, frozen_value
+from muster.coordinator.core.model.types import RequestId, TimerKey
 from muster.coordinator.errors import ErrorCode
 from muster.coordinator.runtime.kafka_records import EncodedTurn, encode
 from muster.coordinator.runtime.node_status import FENCING, Metrics
@@ -52,6 +52,7 @@ from muster.coordinator.runtime.own_records import room_probe_record
 from muster.coordinator.runtime.ports import Entry, GroupLog, TxnProducer
 from muster.coordinator.runtime.replay import LoadReport, Replayable, replay_shard
 from muster.coordinator.transactions.effects import TRANSACTION_REPLIES
+from muster.coordinator.values import frozen_value
 
 # The shard of a group
 # --------------------

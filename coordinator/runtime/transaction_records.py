@@ -10,23 +10,22 @@ A node with `transaction.version=0` writes version 0, which brokers of every age
 Kafka before KAFKA-20310 (4.1 among them) writes neither tag 0 nor 1; such records are read all the same.
 """
 
+import struct
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Final
 
 from muster.coordinator.runtime.ports import KeyValue
 from muster.coordinator.runtime.record_fields import (
-    INT8,
     INT16,
     INT32,
     INT64,
     FieldReader,
     MalformedRecord,
     SkippedRecord,
-    compact_array,
     compact_string,
     plain_string,
-    tagged,
     varint,
 )
 from muster.coordinator.transactions.records import (
@@ -48,7 +47,20 @@ PREVIOUS_ID_TAG: Final = 0
 NEXT_ID_TAG: Final = 1
 CLIENT_LEVEL_TAG: Final = 2
 
-NULL_ARRAY: Final = {PLAIN_VERSION: INT32.pack(-1), FLEXIBLE_VERSION: varint(0)}
+EMPTY: Final = TransactionState.EMPTY
+
+# What each record has in the same place.
+KEY_HEAD: Final = INT16.pack(KEY_VERSION)
+VALUE_HEAD: Final = struct.Struct(">hqhib")
+TIMES: Final = struct.Struct(">qq")
+NULL_ARRAY, EMPTY_ARRAY = varint(0), varint(1)
+TAGGED_ID: Final = struct.Struct(">BBq")
+TAGGED_LEVEL: Final = struct.Struct(">BBh")
+TAG_COUNTS: Final = tuple(map(varint, range(4)))
+
+REMEMBERED_ROWS: Final = 4_096
+MOST_IN_REMEMBERED_ROW: Final = 16
+"""Producers write to the same partitions again and again, a few at a time: their bytes are kept, 2 MB at most."""
 
 MAX_COMPLAINTS: Final = 20
 """Unreadable records that a report names one by one; the rest are counted."""
@@ -63,13 +75,14 @@ def encode_transaction(record: TransactionRecord, version: int = FLEXIBLE_VERSIO
 
     Raises ValueError for a transactional id or topic that a record cannot hold.
     """
-    key = INT16.pack(KEY_VERSION) + plain_string(record.transactional_id)
+    key = KEY_HEAD + plain_string(record.transactional_id)
     if isinstance(record, TransactionExpired):
         return KeyValue(key, None)
-    head = INT16.pack(version) + INT64.pack(record.producer_id) + INT16.pack(record.epoch)
-    head += INT32.pack(record.timeout_ms) + INT8.pack(record.state)
-    times = INT64.pack(record.updated_ms) + INT64.pack(record.started_ms)
-    return KeyValue(key, head + encode_partitions(record, version) + times + encode_tags(record, version))
+    head = VALUE_HEAD.pack(version, record.producer_id, record.epoch, record.timeout_ms, record.state)
+    times = TIMES.pack(record.updated_ms, record.started_ms)
+    if version == FLEXIBLE_VERSION:
+        return KeyValue(key, head + encode_partitions(record) + times + encode_tags(record))
+    return KeyValue(key, head + encode_plain_partitions(record) + times)
 
 
 def version_for(record: TransactionRecord, level: int) -> int:
@@ -84,35 +97,48 @@ def version_for(record: TransactionRecord, level: int) -> int:
     return FLEXIBLE_VERSION if tagged_facts else PLAIN_VERSION
 
 
-def encode_partitions(record: TransactionStored, version: int) -> bytes:
-    """The partitions by topic; null in Empty, as Kafka writes it, and an empty array in the other states."""
-    if record.state is TransactionState.EMPTY:
-        return NULL_ARRAY[version]
-    if version == PLAIN_VERSION:
-        topics = [
-            plain_string(topic) + INT32.pack(len(numbers)) + b"".join(INT32.pack(number) for number in numbers)
-            for topic, numbers in record.partitions.items()
-        ]
-        return INT32.pack(len(topics)) + b"".join(topics)
-    return compact_array(
-        [
-            compact_string(topic) + compact_array([INT32.pack(number) for number in numbers]) + tagged({})
-            for topic, numbers in record.partitions.items()
-        ]
-    )
+def encode_plain_partitions(record: TransactionStored) -> bytes:
+    """The partitions by topic in version 0; null in Empty, as Kafka writes it, and an empty array in other states."""
+    if record.state is EMPTY:
+        return INT32.pack(-1)
+    topics = [
+        plain_string(topic) + INT32.pack(len(numbers)) + b"".join(INT32.pack(number) for number in numbers)
+        for topic, numbers in record.partitions.items()
+    ]
+    return INT32.pack(len(topics)) + b"".join(topics)
 
 
-def encode_tags(record: TransactionStored, version: int) -> bytes:
-    if version == PLAIN_VERSION:
-        return b""
-    fields: dict[int, bytes] = {}
+def encode_partitions(record: TransactionStored) -> bytes:
+    """The same in version 1."""
+    if record.state is EMPTY:
+        return NULL_ARRAY
+    partitions = record.partitions
+    if not partitions:
+        return EMPTY_ARRAY
+    rows = [
+        remembered_row(topic, numbers) if len(numbers) <= MOST_IN_REMEMBERED_ROW else encode_row(topic, numbers)
+        for topic, numbers in partitions.items()
+    ]
+    return varint(len(rows) + 1) + b"".join(rows)
+
+
+def encode_row(topic: str, numbers: tuple[int, ...]) -> bytes:
+    """One topic with its partitions, and no tags."""
+    return compact_string(topic) + varint(len(numbers) + 1) + struct.pack(f">{len(numbers)}i", *numbers) + b"\0"
+
+
+remembered_row = lru_cache(maxsize=REMEMBERED_ROWS)(encode_row)
+
+
+def encode_tags(record: TransactionStored) -> bytes:
+    count, fields = 0, b""
     if record.previous_producer_id != NO_PRODUCER_ID:
-        fields[PREVIOUS_ID_TAG] = INT64.pack(record.previous_producer_id)
+        count, fields = 1, TAGGED_ID.pack(PREVIOUS_ID_TAG, INT64.size, record.previous_producer_id)
     if record.next_producer_id != NO_PRODUCER_ID:
-        fields[NEXT_ID_TAG] = INT64.pack(record.next_producer_id)
+        count, fields = count + 1, fields + TAGGED_ID.pack(NEXT_ID_TAG, INT64.size, record.next_producer_id)
     if record.client_level:
-        fields[CLIENT_LEVEL_TAG] = INT16.pack(record.client_level)
-    return tagged(fields)
+        count, fields = count + 1, fields + TAGGED_LEVEL.pack(CLIENT_LEVEL_TAG, INT16.size, record.client_level)
+    return TAG_COUNTS[count] + fields
 
 
 # From bytes

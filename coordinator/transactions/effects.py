@@ -31,12 +31,13 @@ from muster.coordinator.transactions.records import (
     TopicPartition,
     TransactionRecord,
 )
+from muster.coordinator.values import frozen_value
 
 # Answers
 # -------
 
 
-@dataclass(slots=True, frozen=True)
+@frozen_value
 class InitProducerIdReply:
     """close_connection: nothing is sent, the connection is closed; the request was overtaken by one that came later."""
 
@@ -47,7 +48,7 @@ class InitProducerIdReply:
     close_connection: bool = False
 
 
-@dataclass(slots=True, frozen=True)
+@frozen_value
 class AddPartitionsReply:
     """`code` stands for every partition that `partitions` does not name; only a verification names any."""
 
@@ -57,7 +58,7 @@ class AddPartitionsReply:
     close_connection: bool = False
 
 
-@dataclass(slots=True, frozen=True)
+@frozen_value
 class EndTxnReply:
     """With NONE, the producer id and epoch for the next transaction."""
 
@@ -68,7 +69,7 @@ class EndTxnReply:
     close_connection: bool = False
 
 
-@dataclass(slots=True, frozen=True)
+@frozen_value
 class TerminateTransactionReply:
     code: ErrorCode = ErrorCode.NONE
     message: str = ""
@@ -86,7 +87,7 @@ class EndCause(Enum):
     """It was decided in an earlier life of the shard."""
 
 
-@dataclass(slots=True, frozen=True)
+@frozen_value
 class EndDecision:
     """Why a transaction ends, and who decided it. Soft: after a replay it is not known.
 
@@ -105,7 +106,7 @@ class EndDecision:
 NOT_KNOWN: Final = EndDecision()
 
 
-@dataclass(slots=True, frozen=True)
+@frozen_value
 class TransactionEnd:
     """One of the last ends of an id, for explanations. Times are milliseconds since 1970.
 
@@ -124,7 +125,7 @@ class TransactionEnd:
     partitions: int
 
 
-@dataclass(slots=True, frozen=True)
+@frozen_value
 class DescribeTransactionReply:
     """`state` is Kafka's name. Times are -1 where no transaction is open. `ends`: the last ones, newest first.
 
@@ -150,14 +151,14 @@ class DescribeTransactionReply:
     known_since_ms: int = NO_TIME
 
 
-@dataclass(slots=True, frozen=True)
+@frozen_value
 class ListedTransaction:
     transactional_id: str
     producer_id: int
     state: str
 
 
-@dataclass(slots=True, frozen=True)
+@frozen_value
 class ListTransactionsReply:
     """unknown_states: filters that name no state; they match nothing."""
 
@@ -173,7 +174,7 @@ class OrphanVerdict(Enum):
     HANGING = "no transaction will ever end it: abort it"
 
 
-@dataclass(slots=True, frozen=True)
+@frozen_value
 class OrphanReply:
     """marker_epoch: the epoch that the marker of a hanging transaction has to carry. transactional_id: the one that has
     the producer id now; empty where no id does."""
@@ -215,7 +216,7 @@ def transaction_refusal(request: Any, refusal: CoordinatorError) -> TransactionR
 # -------
 
 
-@dataclass(slots=True, frozen=True)
+@frozen_value
 class SendMarkers:
     """Write COMMIT or ABORT of (producer_id, epoch) to these partitions and report back with `MarkersWritten`.
 
@@ -236,7 +237,7 @@ class SendMarkers:
     topic_ids: Mapping[str, bytes] = field(default_factory=dict)
 
 
-@dataclass(slots=True, frozen=True)
+@frozen_value
 class AbortNoted:
     """The coordinator aborted a transaction without being asked by its producer to. at_ms: when it was decided."""
 
@@ -250,7 +251,7 @@ class AbortNoted:
     at_ms: int
 
 
-@dataclass(slots=True, frozen=True)
+@frozen_value
 class MarkerTrouble:
     """A marker met an error that is worth a line in the node's log."""
 
@@ -260,7 +261,7 @@ class MarkerTrouble:
     message: str
 
 
-@dataclass(slots=True, frozen=True)
+@frozen_value
 class ProducerIdWanted:
     """The epochs of this id are used up and its transaction is over time: send a `ProducerIdDrawn`."""
 

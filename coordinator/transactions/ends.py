@@ -167,12 +167,12 @@ def decide_end(
     left = [place for place in stored.places if place not in known.gone]
     step.move(
         known,
-        state=TransactionState.PREPARE_COMMIT if commit else TransactionState.PREPARE_ABORT,
-        epoch=epoch,
-        partitions=stored.partitions if not known.gone else keep_places(stored.partitions, known.gone),
-        started_ms=stored.started_ms if stored.state is ONGOING else step.now_ms,
+        TransactionState.PREPARE_COMMIT if commit else TransactionState.PREPARE_ABORT,
+        stored.partitions if not known.gone else keep_places(stored.partitions, known.gone),
+        (stored.producer_id, epoch),
+        stored.started_ms if stored.state is ONGOING else step.now_ms,
+        level,
         next_producer_id=fresh_id if exhausted else NO_PRODUCER_ID,
-        client_level=level,
     )
     known.gone.clear()
     known.wants_id = False
@@ -358,14 +358,8 @@ def forget_topics(event: TopicsDeleted, step: TransactionStep) -> None:
 def complete_end(known: TransactionalId, step: TransactionStep) -> None:
     """Keep the Complete: every marker is durable. Whoever waited for it is decided at the end of the step."""
     stored, decision = known.stored, known.decision
-    producer_id, epoch = next_producer(stored)
     step.move(
-        known,
-        state=COMPLETES[stored.state],
-        producer_id=producer_id,
-        epoch=epoch,
-        partitions={},
-        next_producer_id=NO_PRODUCER_ID,
+        known, COMPLETES[stored.state], {}, next_producer(stored), stored.started_ms, stored.client_level
     )
     known.markers, known.decision = None, NOT_KNOWN
     end = TransactionEnd(

@@ -5,10 +5,11 @@ milliseconds. `level` is the `transaction.version` by which a client speaks: 0 o
 """
 
 from collections.abc import Mapping, Set
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final, TypeAlias
 
 from muster.coordinator.transactions.records import NO_EPOCH, NO_PRODUCER_ID, TopicPartition
+from muster.coordinator.values import frozen_value
 
 RequestId: TypeAlias = int
 TimerKey: TypeAlias = tuple[str, ...]
@@ -22,7 +23,7 @@ NO_CONNECTION = -1
 # --------
 
 
-@dataclass(slots=True, frozen=True)
+@frozen_value
 class RequestOrigin:
     """Who sent a request, for explanations; empty where it is not known.
 
@@ -37,7 +38,7 @@ class RequestOrigin:
 NO_ORIGIN: Final = RequestOrigin()
 
 
-@dataclass(slots=True, frozen=True)
+@frozen_value
 class InitProducerId:
     """A producer asks for its producer id and epoch. One that names none is a new instance, which fences the others.
 
@@ -54,7 +55,7 @@ class InitProducerId:
     client: RequestOrigin = NO_ORIGIN
 
 
-@dataclass(slots=True, frozen=True)
+@frozen_value
 class AddPartitions:
     """These partitions join the transaction; with `verify_only` it is only asked whether they are in it."""
 
@@ -68,7 +69,7 @@ class AddPartitions:
     connection: int = NO_CONNECTION
 
 
-@dataclass(slots=True, frozen=True)
+@frozen_value
 class PartitionAddition:
     """What the leader of partitions asks the coordinator of a transaction before their logs take its records in.
 
@@ -93,7 +94,7 @@ class PartitionAddition:
         )
 
 
-@dataclass(slots=True, frozen=True)
+@frozen_value
 class EndTxn:
     """The producer commits or aborts its transaction. `fresh_id` is used at level 2 from epoch 32766 on only."""
 
@@ -108,7 +109,7 @@ class EndTxn:
     client: RequestOrigin = NO_ORIGIN
 
 
-@dataclass(slots=True, frozen=True)
+@frozen_value
 class TerminateTransaction:
     """An operator ends the open transaction, if there is one, and fences the producer (KIP-1152)."""
 
@@ -118,13 +119,13 @@ class TerminateTransaction:
     client: RequestOrigin = NO_ORIGIN
 
 
-@dataclass(slots=True, frozen=True)
+@frozen_value
 class DescribeTransaction:
     request_id: RequestId
     transactional_id: str
 
 
-@dataclass(slots=True, frozen=True)
+@frozen_value
 class ListTransactions:
     """Which ids the shard has. An empty filter lets everything pass; `open_longer_than_ms` below 0 too."""
 
@@ -134,7 +135,7 @@ class ListTransactions:
     open_longer_than_ms: int = -1
 
 
-@dataclass(slots=True, frozen=True)
+@frozen_value
 class OrphanFound:
     """A log of this node has an open transaction of this producer. The node asks every shard (TX-C14)."""
 
@@ -159,7 +160,7 @@ TransactionRequest: TypeAlias = (
 # ---------------
 
 
-@dataclass(slots=True, frozen=True)
+@frozen_value
 class MarkersWritten:
     """What became of the markers that a `SendMarkers` of this life and number asked for, by partition.
 
@@ -173,7 +174,7 @@ class MarkersWritten:
     gone: frozenset[TopicPartition] = frozenset()
 
 
-@dataclass(slots=True, frozen=True)
+@frozen_value
 class TopicsDeleted:
     """The catalog has changed. topics: those that were deleted since. present: names that it has now; one that was
     deleted may be there again. ids: of those that are there, 16 bytes each."""
@@ -183,7 +184,7 @@ class TopicsDeleted:
     ids: Mapping[str, bytes] = field(default_factory=dict)
 
 
-@dataclass(slots=True, frozen=True)
+@frozen_value
 class ProducerIdDrawn:
     """The answer to a `ProducerIdWanted`."""
 
@@ -191,7 +192,7 @@ class ProducerIdDrawn:
     fresh_id: int
 
 
-@dataclass(slots=True, frozen=True)
+@frozen_value
 class TransactionTimer:
     """A timer is due. `deadline_ms` is the one it was set to; one that has been set again since is ignored."""
 
@@ -199,14 +200,14 @@ class TransactionTimer:
     deadline_ms: int
 
 
-@dataclass(slots=True, frozen=True)
+@frozen_value
 class TransactionsStoodStill:
     """The node could not receive anything for a while: every deadline moves by `moved_ms`."""
 
     moved_ms: int
 
 
-@dataclass(slots=True, frozen=True)
+@frozen_value
 class TransactionsLoaded:
     """The log has been replayed; the shard decides from here on.
 
@@ -221,24 +222,24 @@ class TransactionsLoaded:
     orphans_follow: bool = False
 
 
-@dataclass(slots=True, frozen=True)
+@frozen_value
 class OrphansSearched:
     """Every `OrphanFound` of this load has been submitted before."""
 
 
-@dataclass(slots=True, frozen=True)
+@frozen_value
 class UnloadTransactions:
     """The shard moves away: whoever waits is refused, and no timer is set any more."""
 
 
-@dataclass(slots=True, frozen=True)
+@frozen_value
 class ForgetRequest:
     """The client of this request is gone: it waits no longer."""
 
     request_id: RequestId
 
 
-@dataclass(slots=True, frozen=True)
+@frozen_value
 class ExpireIds:
     """A slice of the hourly look for ids that nobody uses. What is left of it comes back in the next turn."""
 

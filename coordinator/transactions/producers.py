@@ -157,13 +157,13 @@ def give_epoch(
         rotates = stored.epoch >= LAST_CLIENT_EPOCH
         step.move(
             known,
-            state=TransactionState.EMPTY,
-            producer_id=request.fresh_id if rotates else stored.producer_id,
-            epoch=0 if rotates else stored.epoch + 1,
-            timeout_ms=stored.timeout_ms if isinstance(request, TerminateTransaction) else request.timeout_ms,
-            partitions={},
-            started_ms=NO_TIME,
-            client_level=0,
+            TransactionState.EMPTY,
+            {},
+            (request.fresh_id, 0) if rotates else (stored.producer_id, stored.epoch + 1),
+            NO_TIME,
+            0,
+            timeout_ms=None if isinstance(request, TerminateTransaction) else request.timeout_ms,
+            next_producer_id=stored.next_producer_id,
         )
     if isinstance(request, TerminateTransaction):
         known.newest = NO_ORIGIN
@@ -257,10 +257,12 @@ def take_partitions(known: TransactionalId, added: Mapping[str, set[int]], level
     started_ms = step.now_ms if begins else stored.started_ms
     step.move(
         known,
-        state=ONGOING,
-        partitions=join_partitions({} if begins else stored.partitions, added),
-        started_ms=started_ms,
-        client_level=level if begins else max(level, stored.client_level),
+        ONGOING,
+        join_partitions({} if begins else stored.partitions, added),
+        (stored.producer_id, stored.epoch),
+        started_ms,
+        level if begins else max(level, stored.client_level),
+        next_producer_id=stored.next_producer_id,
     )
     if begins:
         known.still_ms = step.state.still_ms

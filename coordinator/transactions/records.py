@@ -5,9 +5,11 @@ numbers and names are Kafka's (KIP-98, KIP-890).
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import IntEnum
 from typing import Final, TypeAlias
+
+from muster.coordinator.values import frozen_value
 
 TopicPartition: TypeAlias = tuple[str, int]
 
@@ -47,7 +49,7 @@ class TransactionState(IntEnum):
     @property
     def prepared(self) -> bool:
         """Whether the transaction is decided and its markers are under way."""
-        return self in (TransactionState.PREPARE_COMMIT, TransactionState.PREPARE_ABORT)
+        return self in COMPLETES
 
     @property
     def idle(self) -> bool:
@@ -84,7 +86,7 @@ def check_move(transactional_id: str, before: TransactionState | None, after: Tr
         raise IllegalMove(f"transactional id {transactional_id!r}: {after.title} cannot follow {known}")
 
 
-@dataclass(slots=True, frozen=True)
+@frozen_value
 class TransactionStored:
     """Everything the log keeps of one transactional id. Times are milliseconds since 1970, -1 for none.
 
@@ -116,7 +118,7 @@ class TransactionStored:
         return sum(len(numbers) for numbers in self.partitions.values())
 
 
-@dataclass(slots=True, frozen=True)
+@frozen_value
 class TransactionExpired:
     """The id is forgotten: a tombstone."""
 

@@ -6,8 +6,8 @@ here is soft: it may die with the process.
 
 from collections import deque
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
-from typing import Any, Final, TypeAlias
+from dataclasses import dataclass, field
+from typing import Final, TypeAlias
 
 from muster.coordinator.errors import CoordinatorError, ErrorCode
 from muster.coordinator.transactions.effects import (
@@ -37,6 +37,7 @@ from muster.coordinator.transactions.records import (
     TransactionStored,
     check_move,
 )
+from muster.coordinator.values import frozen_value
 
 REMEMBERED_ENDS: Final = 20
 """Ends that are remembered of each id."""
@@ -48,7 +49,7 @@ ENDS_OF_SHARD: Final = 2_000
 """Ends that are remembered of all ids of a shard; the oldest are forgotten first."""
 
 
-@dataclass(slots=True, frozen=True)
+@frozen_value
 class TransactionLimits:
     """Bounds and settings of the coordinator, in ms and counts.
 
@@ -73,7 +74,7 @@ class TransactionLimits:
 PatientRequest: TypeAlias = InitProducerId | TerminateTransaction | AddPartitions
 
 
-@dataclass(slots=True, frozen=True)
+@frozen_value
 class WaitingRequest:
     """A request that waits for the transaction before it to complete."""
 
@@ -214,11 +215,34 @@ class TransactionStep:
         apply_transaction(self.state, record)
         self.out.records.append(record)
 
-    def move(self, known: TransactionalId, **changes: Any) -> None:
-        """Keep the id's next record: the present one with these changes, and the producer id before the move."""
+    def move(
+        self,
+        known: TransactionalId,
+        state: TransactionState,
+        partitions: Mapping[str, tuple[int, ...]],
+        producer: tuple[int, int],
+        started_ms: int,
+        client_level: int,
+        *,
+        timeout_ms: int | None = None,
+        next_producer_id: int = NO_PRODUCER_ID,
+    ) -> None:
+        """Keep the id's next record. producer: its id and epoch from here on; the record names the id before, too.
+        timeout_ms: None: as it is."""
         before = known.stored
-        changed = {"previous_producer_id": before.producer_id, "updated_ms": self.now_ms, **changes}
-        self.keep(replace(before, **changed))
+        record = TransactionStored(
+            before.transactional_id,
+            *producer,
+            before.timeout_ms if timeout_ms is None else timeout_ms,
+            state,
+            partitions,
+            self.now_ms,
+            started_ms,
+            before.producer_id,
+            next_producer_id,
+            client_level,
+        )
+        self.keep(record)
 
     def open_ids(self) -> list[TransactionalId]:
         """Those with a transaction that is open or decided. A list: what is done to them may complete some."""

@@ -13,7 +13,8 @@ from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import NamedTuple
 
-from muster.coordinator.core.model.types import Stall, Takeover, WaitEnd, frozen_value
+from muster.coordinator.core.model.types import Stall, Takeover, WaitEnd
+from muster.coordinator.values import frozen_value
 
 MAX_FORMER_MEMBERS = 64
 """Members that went, kept for each group."""

@@ -45,9 +45,9 @@ from muster.coordinator.core.model.types import (
     StoredOffset,
     Takeover,
     TimerKey,
-    frozen_value,
 )
 from muster.coordinator.errors import CoordinatorError, ErrorCode
+from muster.coordinator.values import frozen_value
 
 # Orders to members of central groups
 # -----------------------------------

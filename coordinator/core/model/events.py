@@ -42,8 +42,8 @@ from muster.coordinator.core.model.types import (
     TimerKey,
     TopicChange,
     TopicChangeKind,
-    frozen_value,
 )
+from muster.coordinator.values import frozen_value
 
 # Central groups
 # --------------

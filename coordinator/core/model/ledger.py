@@ -33,8 +33,8 @@ from muster.coordinator.core.model.types import (
     TopicChange,
     TopicChangeKind,
     WaitEnd,
-    frozen_value,
 )
+from muster.coordinator.values import frozen_value
 
 MAX_WAITED_FOR = 10
 MAX_ALSO = 20

@@ -25,8 +25,8 @@ from muster.coordinator.core.model.types import (
     Stall,
     StoredOffset,
     Takeover,
-    frozen_value,
 )
+from muster.coordinator.values import frozen_value
 
 # Central groups
 # --------------

@@ -14,7 +14,7 @@ from typing import Final, TypeAlias
 
 import re2
 
-from muster.coordinator.core.model.types import frozen_value
+from muster.coordinator.values import frozen_value
 
 # Patterns
 # --------

@@ -15,7 +15,8 @@ from muster.assignors.api import AssignorError, JsonValue, Snapshot, TopicPartit
 from muster.assignors.registry import resolve
 from muster.assignors.run import hand_over
 from muster.coordinator.core.model.plan import Decide, canonical_name, run_assignor, runnable_assignors
-from muster.coordinator.core.model.types import Limits, RebalanceEntry, Score, frozen_value
+from muster.coordinator.core.model.types import Limits, RebalanceEntry, Score
+from muster.coordinator.values import frozen_value
 
 # Candidates
 # ----------

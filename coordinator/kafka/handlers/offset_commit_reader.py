@@ -10,11 +10,12 @@ from collections.abc import Mapping, Sequence
 from itertools import repeat
 from typing import Any, Final, TypeAlias
 
-from muster.coordinator.core.model.types import Position, frozen_value
+from muster.coordinator.core.model.types import Position
 from muster.coordinator.edge.committed_offsets import range_exists
 from muster.coordinator.edge.request_limits import LARGE_BYTES
 from muster.coordinator.kafka.codec.codec import Frame, decoder_of, encode, struct
 from muster.coordinator.kafka.dispatch import EncodedAnswer
+from muster.coordinator.values import frozen_value
 
 LONGEST_KEPT: Final = 4_096
 """Bytes of a request that may be kept for comparison: some hundred partitions."""

@@ -12,7 +12,7 @@ from typing import Any, Final, TypeAlias
 from muster.assignors.api import TopicPartition
 from muster.coordinator.core.model.effects import TxnOffsetCommitReply
 from muster.coordinator.core.model.events import TxnOffsetCommit
-from muster.coordinator.core.model.types import Position, frozen_value
+from muster.coordinator.core.model.types import Position
 from muster.coordinator.edge.committed_offsets import partition_exists, run_off_loop_if_large
 from muster.coordinator.errors import CoordinatorError, ErrorCode
 from muster.coordinator.kafka.codec.codec import encode, struct
@@ -29,6 +29,7 @@ from muster.coordinator.kafka.protocol import RAISES_EPOCH, check_length, check_
 from muster.coordinator.runtime.replay import GROUPS_TOPIC
 from muster.coordinator.transactions.effects import AddPartitionsReply
 from muster.coordinator.transactions.events import AddPartitions
+from muster.coordinator.values import frozen_value
 
 ANSWER: Final = "TxnOffsetCommitResponse"
 COMMIT: Final = "TxnOffsetCommit"

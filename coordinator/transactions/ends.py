@@ -358,9 +358,7 @@ def forget_topics(event: TopicsDeleted, step: TransactionStep) -> None:
 def complete_end(known: TransactionalId, step: TransactionStep) -> None:
     """Keep the Complete: every marker is durable. Whoever waited for it is decided at the end of the step."""
     stored, decision = known.stored, known.decision
-    step.move(
-        known, COMPLETES[stored.state], {}, next_producer(stored), stored.started_ms, stored.client_level
-    )
+    step.move(known, COMPLETES[stored.state], {}, next_producer(stored), stored.started_ms, stored.client_level)
     known.markers, known.decision = None, NOT_KNOWN
     end = TransactionEnd(
         stored.producer_id,

@@ -61,6 +61,12 @@ class Broker(HostedTopics):
         """End what a producer has open in this partition (see `Log.append_marker`)."""
         return self.log(topic, partition).append_marker(marker, now_ms)
 
+    def append_markers(
+        self, topic: str, partition: int, markers: Sequence[MarkerToWrite], now_ms: int
+    ) -> list[Appended | StorageError | OSError]:
+        """The same for several producers (see `Log.append_markers`)."""
+        return self.log(topic, partition).append_markers(markers, now_ms)
+
     def fetch(self, topic: str, partition: int, offset: int, max_bytes: int, min_one: bool = True) -> Fetched:
         """Batches from `offset` on, up to the high watermark (see `Log.fetch`)."""
         return self.log(topic, partition).fetch(offset, max_bytes, min_one=min_one)

@@ -12,7 +12,7 @@ from muster.storage.broker.record_log import AppendableLog
 from muster.storage.config import TopicSettings
 from muster.storage.errors import StorageError
 from muster.storage.files import Buffer
-from muster.storage.logs.append_fast_path import framings
+from muster.storage.logs.append_fast_path import NO_GUARDS, framings
 from muster.storage.logs.log import Log
 from muster.storage.logs.producer_state import MarkerToWrite
 from muster.storage.logs.transactions import TransactionGuard
@@ -74,7 +74,8 @@ def append_each(
         try:
             log = to.log(topic, partition)
             to.check_writable(topic)
-            done += log.append_each(arrived[len(done) :], now_ms, looked)
+            left = {place - len(done): guard for place, guard in guards.items()} if guards else NO_GUARDS
+            done += log.append_each(arrived[len(done) :], now_ms, looked, left)
             if len(done) < len(arrived):
                 if at_once and needs_thread(arrived[len(done)], log.settings):
                     break

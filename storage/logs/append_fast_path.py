@@ -6,17 +6,31 @@ same bytes.
 """
 
 import struct
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final
 
 from crc32c import crc32c
 
 from muster.storage.compression import CODECS
+from muster.storage.errors import StorageError
 from muster.storage.files import Buffer
 from muster.storage.logs.log_files import open_active, undo_failed_write
+from muster.storage.logs.producer_state import MarkerToWrite
 from muster.storage.logs.segment import SegmentList
 from muster.storage.logs.stamp import OUTSIDE_CRC
-from muster.storage.records.batch import ATTRIBUTES_AT, HEADER_SIZE, LENGTH_OVERHEAD, MAGIC, MAGIC_AT, MAX_SEQUENCE
+from muster.storage.logs.transactions import TransactionGuard
+from muster.storage.records.batch import (
+    ATTRIBUTES_AT,
+    CODEC_MASK,
+    HEADER_SIZE,
+    LENGTH_OVERHEAD,
+    MAGIC,
+    MAGIC_AT,
+    MAX_SEQUENCE,
+    TRANSACTIONAL_BIT,
+)
+from muster.storage.records.markers import MARKER_ATTRIBUTES, MARKER_BYTES, TransactionMarker, seal_marker
 from muster.storage.records.scan import BatchHead
 from muster.storage.records.validation import AT_ONCE_BYTES, AT_ONCE_RECORDS, Framings
 from muster.storage.types import Appended
@@ -36,6 +50,8 @@ MOST_AT_ONCE = 256
 """Appends in one write: two buffers each, and a system call takes no more than 1,024."""
 
 _LAST_CODEC = len(CODECS) - 1
+_NOT_TRANSACTIONAL = 0xFFFF & ~TRANSACTIONAL_BIT
+NO_GUARDS: Final[Mapping[int, TransactionGuard]] = MappingProxyType({})
 # All logs share what is known of how producers frame their batches: one thread appends to them.
 framings = Framings()
 _sound = framings.sound
@@ -68,7 +84,9 @@ class AppendFastPath:
         self._last_offset = 0
         self._youngest = _NEVER
 
-    def append(self, batches: Buffer, now_ms: int, looked: bool = False) -> Appended | None:
+    def append(
+        self, batches: Buffer, now_ms: int, looked: bool = False, guard: TransactionGuard | None = None
+    ) -> Appended | None:
         """What the append came to; None, with nothing done, for all that has to be looked at more closely."""
         log = self._log
         segments = log.segment_list
@@ -88,8 +106,7 @@ class AppendFastPath:
         if (
             length != size - LENGTH_OVERHEAD
             or magic != MAGIC
-            or attributes > _LAST_CODEC
-            or (producer >= 0 and not self._continues(view, producer, delta))
+            or attributes & _NOT_TRANSACTIONAL > _LAST_CODEC
             or count != delta + 1
             or count <= 0
             or timestamp > self._youngest
@@ -102,11 +119,19 @@ class AppendFastPath:
             or (
                 looks
                 and (
-                    attributes  # Unpacking takes a closer look.
+                    attributes & CODEC_MASK  # Unpacking takes a closer look.
                     or not _sound(view, count, base - now_ms + self._behind_ms, now_ms + self._ahead_ms - base)
                 )
             )
         ):
+            return None
+        head = None
+        if producer >= 0:
+            own, sequence = _unpack_numbers(view)
+            head = BatchHead(position, size, first, last, timestamp, epoch, producer, own, sequence, count, attributes)
+            if not self._follows(head, guard):
+                return None
+        elif attributes & TRANSACTIONAL_BIT:
             return None
         file = active._file or open_active(active)
         try:
@@ -114,30 +139,40 @@ class AppendFastPath:
         except OSError as error:
             raise undo_failed_write(log, active, error, size) from error
         active.note(last, timestamp, size)
-        if producer >= 0:
-            own, sequence = _unpack_numbers(view)
-            log.note_producer(
-                active,
-                BatchHead(position, size, first, last, timestamp, epoch, producer, own, sequence, count, attributes),
-            )
+        if head is not None:
+            log.note_producer(active, head)
         log.note_end(last + 1, now_ms)
         return _made(Appended, (first, last, -1, log.start_offset))
 
-    def _continues(self, view: memoryview, number: int, delta: int) -> bool:
-        """Whether a batch outside of transactions has the sequence that comes next for its producer."""
-        producers = self._log.producers
-        producer = producers.producers.get(number)
+    def _follows(self, head: BatchHead, guard: TransactionGuard | None) -> bool:
+        """Whether a producer's batch is what comes next of it. What is not is known already, or refused."""
+        producers, log = self._log.producers, self._log
+        if head.attributes & TRANSACTIONAL_BIT:
+            if head.producer_epoch < 0 or head.base_sequence < 0:
+                return False
+            try:
+                with log.lock:
+                    return producers.check((head,), guard) is None
+            except StorageError:
+                return False
+        producer = producers.producers.get(head.producer_id)
         if producer is None or not producer.batches or producer.txn_first_offset >= 0 or producers.guards.count:
             return False
-        epoch, sequence = _unpack_numbers(view)
-        last = producer.batches[-1].last_sequence
-        return bool(epoch == producer.epoch and sequence == last + 1 > 0 and sequence + delta <= MAX_SEQUENCE)
+        sequence, last = head.base_sequence, producer.batches[-1].last_sequence
+        most = MAX_SEQUENCE - head.last_offset + head.base_offset
+        return bool(head.producer_epoch == producer.epoch and sequence == last + 1 > 0 and sequence <= most)
 
-    def append_each(self, arrived: Sequence[Buffer], now_ms: int, looked: bool = False) -> list[Appended]:
+    def append_each(
+        self,
+        arrived: Sequence[Buffer],
+        now_ms: int,
+        looked: bool = False,
+        guards: Mapping[int, TransactionGuard] = NO_GUARDS,
+    ) -> list[Appended]:
         """What the first of these came to, each with offsets of its own, all written with one call.
 
-        Ends before the one that has to be looked at more closely, or takes time to look into; nothing is done for it
-        and those after it.
+        Ends before the one that has to be looked at more closely, takes time to look into, or is the second of its
+        producer; nothing is done for it and those after it. guards: by their place.
         """
         log = self._log
         segments = log.segment_list
@@ -156,6 +191,7 @@ class AppendFastPath:
             most_bytes, most_records = min(most_bytes, AT_ONCE_BYTES), AT_ONCE_RECORDS
         buffers: list[Buffer] = []
         done: list[Appended] = []
+        produced: dict[int, BatchHead] = {}
         marks: list[tuple[int, int]] = []
         due, interval, most_marks = active.index_due, active.interval, log.most_entries - active.entries
         for batches in arrived[:MOST_AT_ONCE]:
@@ -168,8 +204,8 @@ class AppendFastPath:
             if (
                 length != size - LENGTH_OVERHEAD
                 or magic != MAGIC
-                or attributes > _LAST_CODEC
-                or producer >= 0
+                or attributes & _NOT_TRANSACTIONAL > _LAST_CODEC
+                or producer in produced
                 or count != delta + 1
                 or not 0 < count <= most_records
                 or not earliest <= timestamp <= latest
@@ -178,11 +214,19 @@ class AppendFastPath:
                 or (
                     looks
                     and (
-                        attributes  # Unpacking takes a closer look.
+                        attributes & CODEC_MASK  # Unpacking takes a closer look.
                         or not _sound(view, count, base - now_ms + self._behind_ms, now_ms + self._ahead_ms - base)
                     )
                 )
             ):
+                break
+            if producer >= 0:
+                own, sequence = _unpack_numbers(view)
+                head = BatchHead(end, size, first, last, timestamp, epoch, producer, own, sequence, count, attributes)
+                if not self._follows(head, guards.get(len(done))):
+                    break
+                produced[producer] = head
+            elif attributes & TRANSACTIONAL_BIT:
                 break
             buffers += (_pack(first, length, epoch), view[MAGIC_AT:])
             done.append(_made(Appended, (first, last, -1, log_start)))
@@ -200,8 +244,64 @@ class AppendFastPath:
             except OSError as error:
                 raise undo_failed_write(log, active, error, end - start) from error
             active.note_row(first - 1, top, top_offset, end - start, marks)
+            for head in produced.values():
+                log.note_producer(active, head)
             log.note_end(first, now_ms)
         return done
+
+    def append_markers(self, markers: Sequence[MarkerToWrite], now_ms: int) -> list[Appended]:
+        """The same for markers that end transactions (see `Log.append_markers`)."""
+        log = self._log
+        segments = log.segment_list
+        if segments is not self._segments:
+            self._meet(segments)
+        active = segments.active
+        start = end = active.size
+        epoch, first, producers = log.leader_epoch, log.end_offset, log.producers
+        if (
+            not start
+            or log.epochs.latest != epoch
+            or active.entries >= log.most_entries
+            or now_ms > self._youngest
+            or self._max_bytes < MARKER_BYTES
+        ):
+            return []
+        buffers: list[Buffer] = []
+        ended: dict[int, tuple[BatchHead, TransactionMarker, int]] = {}
+        marks: list[tuple[int, int]] = []
+        due, interval, most_marks = active.index_due, active.interval, log.most_entries - active.entries
+        for marker in markers[:MOST_AT_ONCE]:
+            number = marker.producer_id
+            if end + MARKER_BYTES > self._room or first > self._last_offset or number in ended:
+                break
+            head = BatchHead(end, MARKER_BYTES, first, first, now_ms, epoch, *marker[:2], -1, 1, MARKER_ATTRIBUTES)
+            content = TransactionMarker(not marker.commit, marker.coordinator_epoch)
+            try:
+                with log.lock:
+                    producers.check_marker(head, content, marker.level)
+            except StorageError:
+                break
+            buffers.append(seal_marker(content, number, marker.epoch, now_ms, first, epoch))
+            ended[number] = head, content, marker.level
+            if end > due and len(marks) < most_marks:
+                marks.append((first, end))
+                due = end + interval
+            end += MARKER_BYTES
+            first += 1
+        if not buffers:
+            return []
+        file = active._file or open_active(active)
+        try:
+            file.write(buffers, end - start, start)
+        except OSError as error:
+            raise undo_failed_write(log, active, error, end - start) from error
+        active.note_row(first - 1, now_ms, first - len(buffers), end - start, marks)
+        for told in ended.values():
+            log.note_producer(active, *told)
+        log.note_end(first, now_ms)
+        return [
+            _made(Appended, (head.base_offset, head.base_offset, -1, log.start_offset)) for head, _, _ in ended.values()
+        ]
 
     def _meet(self, segments: SegmentList) -> None:
         """Work out the limits of an active segment that has not been seen; none while it is empty."""

@@ -12,7 +12,7 @@ readers get in log_reads.py.
 """
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from muster.storage.config import TopicSettings
@@ -26,7 +26,7 @@ from muster.storage.errors import (
     UnknownTopicOrPartition,
 )
 from muster.storage.files import Buffer, Files
-from muster.storage.logs.append_fast_path import AppendFastPath
+from muster.storage.logs.append_fast_path import NO_GUARDS, AppendFastPath
 from muster.storage.logs.log_files import (
     check_active_file,
     fence_log,
@@ -323,7 +323,7 @@ class Log:
         # Kept here, for the log may be retired meanwhile.
         short_way = self._short_way if origin is _CLIENT else self._own_short_way
         if short_way is not None:
-            done = short_way.append(batches, now_ms, looked or origin is not _CLIENT)
+            done = short_way.append(batches, now_ms, looked or origin is not _CLIENT, guard)
             if done is not None:
                 return done
         settings = self.settings
@@ -344,6 +344,10 @@ class Log:
 
         InvalidProducerEpoch, TransactionCoordinatorFenced, or another StorageError. Durable after the next `flush`.
         """
+        if self.failure:
+            raise self.failure
+        if (fast := self._own_short_way) is not None and (done := fast.append_markers((marker,), now_ms)):
+            return done[0]
         batch = encode_marker(
             commit=marker.commit,
             producer_id=marker.producer_id,
@@ -352,6 +356,19 @@ class Log:
             timestamp_ms=now_ms,
         )
         return self.append(batch, now_ms, origin=AppendOrigin.COORDINATOR, marker_level=marker.level)
+
+    def append_markers(self, markers: Sequence[MarkerToWrite], now_ms: int) -> list[Appended | StorageError | OSError]:
+        """The same for each of these, in their order and in few writes. A refusal of one does not affect the others."""
+        done: list[Appended | StorageError | OSError] = []
+        while len(done) < len(markers):
+            fast = None if self.failure else self._own_short_way
+            try:
+                done += () if fast is None else fast.append_markers(markers[len(done) :], now_ms)
+                if len(done) < len(markers):
+                    done.append(self.append_marker(markers[len(done)], now_ms))
+            except (StorageError, OSError) as error:
+                done.append(error)
+        return done
 
     def make_guard(
         self, producer_id: int, epoch: int, *, sequence: int = -1, level: int = 0
@@ -410,12 +427,19 @@ class Log:
         if self.looks:
             check_records(split_up, self.settings, now_ms)
 
-    def append_each(self, arrived: Sequence[Buffer], now_ms: int, looked: bool = False) -> list[Appended]:
-        """Do what `append` would for the first few of these, with one write; the rest, maybe all, is left."""
+    def append_each(
+        self,
+        arrived: Sequence[Buffer],
+        now_ms: int,
+        looked: bool = False,
+        guards: Mapping[int, TransactionGuard] = NO_GUARDS,
+    ) -> list[Appended]:
+        """Do what `append` would for the first few of these, with one write; the rest, maybe all, is left. guards: by
+        their place, those of first batches of transactions."""
         if self.failure:
             raise self.failure
         short_way = self._short_way
-        return [] if short_way is None else short_way.append_each(arrived, now_ms, looked)
+        return [] if short_way is None else short_way.append_each(arrived, now_ms, looked, guards)
 
     def write(
         self,

@@ -6,10 +6,18 @@ names the aborted transactions that overlap its answer, and the reader drops the
 
 import struct
 from collections.abc import Callable, Iterable, Sequence
+from functools import lru_cache
 from typing import Final, NamedTuple, Protocol
 
 from muster.storage.errors import CorruptMessage
-from muster.storage.records.batch import BatchView, checksum_error, encode_batch
+from muster.storage.records.batch import (
+    CONTROL_BIT,
+    TRANSACTIONAL_BIT,
+    BatchView,
+    checksum_error,
+    frame_records,
+    seal_batch,
+)
 
 # Markers
 # -------
@@ -28,18 +36,35 @@ class TransactionMarker(NamedTuple):
     coordinator_epoch: int
 
 
+MARKER_BYTES: Final = 78
+MARKER_ATTRIBUTES: Final = TRANSACTIONAL_BIT | CONTROL_BIT
+
+
 def encode_marker(
     *, commit: bool, producer_id: int, producer_epoch: int, coordinator_epoch: int, timestamp_ms: int
 ) -> bytes:
     """A control batch of 78 bytes that commits or aborts the producer's open transaction."""
-    key = _KEY.pack(0, COMMIT if commit else ABORT)
-    return encode_batch(
-        [(timestamp_ms, key, _VALUE.pack(0, coordinator_epoch), ())],
-        producer_id=producer_id,
-        producer_epoch=producer_epoch,
-        transactional=True,
-        control=True,
-    )
+    return seal_marker(TransactionMarker(not commit, coordinator_epoch), producer_id, producer_epoch, timestamp_ms)
+
+
+def seal_marker(
+    marker: TransactionMarker,
+    producer_id: int,
+    producer_epoch: int,
+    timestamp_ms: int,
+    base_offset: int = 0,
+    leader_epoch: int = -1,
+) -> bytes:
+    """The same at this offset of a log."""
+    stamp = (base_offset, leader_epoch, MARKER_ATTRIBUTES, 0, timestamp_ms, timestamp_ms)
+    return seal_batch(stamp, (producer_id, producer_epoch, -1), 1, marker_record(marker))
+
+
+@lru_cache(maxsize=64)
+def marker_record(marker: TransactionMarker) -> bytes:
+    """The one record in a control batch. A coordinator writes the same ones as long as it is in charge."""
+    key = _KEY.pack(0, ABORT if marker.aborted else COMMIT)
+    return b"".join(frame_records([(key, _VALUE.pack(0, marker.coordinator_epoch), ())], (b"\0",)))
 
 
 def read_marker(batch: BatchView) -> TransactionMarker | None:

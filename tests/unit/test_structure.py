@@ -27,6 +27,7 @@ SMALL_ON_PURPOSE = {
     "coordinator/kafka/codec/schema/quotas.py": "a table of messages",
     "coordinator/observability/views/settings.py": "keeps pydantic out of the other views",
     "coordinator/runtime/limits.py": "a mapping from settings to limits",
+    "coordinator/values.py": "the decorator of values of core and transactions, which are strangers",
     "coordinator/zookeeper/errors.py": "a list of exceptions",
     "spark/assignor_deadline.py": "the one part of it that needs signals",
     "spark/guard.py": "python -m muster.spark.guard",

@@ -13,6 +13,7 @@ import asyncio
 import socket
 import sys
 import threading
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -59,6 +60,8 @@ CALL_BUDGETS: Final[Mapping[str, int]] = {
     "Heartbeat": 18,
     "Produce": 83,
     "Fetch": 67,
+    "Transaction, one producer": 630,
+    "Transaction, 16 producers": 475,
 }
 """By request: the most calls on the loop's thread for each."""
 
@@ -66,14 +69,17 @@ MEMBERS: Final = 500
 CALL_ROUNDS: Final = 5
 MOST_ROUNDS: Final = 25
 TOPIC, PARTITIONS = "bench", 10
+PRODUCERS = 16
 DELAY_MS = 300
 PRODUCE, FETCH, CREATE = 9, 12, 4
+FIND, INIT, PRODUCE_FIRST, END = 4, 4, 12, 5
 PATIENCE_S = 60.0
 SETTINGS: Final = {
     "listeners": "127.0.0.1:0",
     "kafka.listeners": "127.0.0.1:0",
     "http.listeners": "",
     "group.initial.rebalance.delay.ms": str(DELAY_MS),
+    "add.partitions.to.txn.retry.backoff.max.ms": "10000",
     "logging.level": "error",
 }
 
@@ -99,6 +105,8 @@ def count_calls(home: str, members: int = MEMBERS, settings: Mapping[str, str] |
         counts = dict(count_single_requests(address, counter))
         for request, calls in count_rounds(address, counter, members, f"of-{members}"):
             counts[f"{request}, {MEMBERS} members"] = calls
+        counts["Transaction, one producer"] = count_transactions(address, counter, 1)
+        counts[f"Transaction, {PRODUCERS} producers"] = count_transactions(address, counter, PRODUCERS)
     return {case: counts[case] for case in CALL_BUDGETS}
 
 
@@ -385,3 +393,87 @@ def count_records(address: str, counter: CallCounter) -> Iterator[tuple[str, flo
         (calls,) = count_until_agreed(lambda: [counter.count(lambda: client.send(request), received)])  # noqa: B023
         yield name, calls
     client.close()
+
+
+# Transactions
+# ------------
+
+
+class BlockingProducer:
+    """A transactional producer of level 2 on a blocking socket, which writes to one partition."""
+
+    def __init__(self, address: str, transactional_id: str) -> None:
+        self._line = BlockingMember(address, "")
+        self._id = transactional_id
+        find = struct("FindCoordinatorRequest")(key_type=1, coordinator_keys=[transactional_id])
+        self._line.ask("FindCoordinator", FIND, find)
+        init = struct("InitProducerIdRequest")(transactional_id=transactional_id, transaction_timeout_ms=60_000)
+        answer = self._line.ask("InitProducerId", INIT, init)
+        check_codes("InitProducerId", ErrorCode.NONE, [answer])
+        self._producer_id, self._epoch = answer.producer_id, answer.producer_epoch
+
+    def begin(self) -> bytes:
+        """The first record of a transaction, which adds its partition."""
+        batch = encode_batch(
+            [(time.time_ns() // 1_000_000, None, bytes(100), ())],
+            producer_id=self._producer_id,
+            producer_epoch=self._epoch,
+            base_sequence=0,
+            transactional=True,
+        )
+        data = struct("ProduceRequest.topic_data.partition_data")(index=0, records=batch)
+        told = struct("ProduceRequest.topic_data")(name=TOPIC, partition_data=[data])
+        asked = struct("ProduceRequest")(transactional_id=self._id, acks=-1, timeout_ms=30_000, topic_data=[told])
+        return self._line.request("Produce", PRODUCE_FIRST, asked)
+
+    def commit(self) -> bytes:
+        """The end of a transaction; the next one has the next epoch."""
+        asked = struct("EndTxnRequest")(
+            transactional_id=self._id, producer_id=self._producer_id, producer_epoch=self._epoch, committed=True
+        )
+        self._epoch += 1
+        return self._line.request("EndTxn", END, asked)
+
+    def send(self, requests: bytes) -> None:
+        self._line.send(requests)
+
+    def begun(self) -> None:
+        answer = self._line.receive_as("Produce", PRODUCE_FIRST)
+        check_codes("Produce", ErrorCode.NONE, [row for one in answer.responses for row in one.partition_responses])
+
+    def committed(self) -> None:
+        check_codes("EndTxn", ErrorCode.NONE, [self._line.receive_as("EndTxn", END)])
+
+    def close(self) -> None:
+        self._line.close()
+
+
+def count_transactions(address: str, counter: CallCounter, size: int) -> float:
+    """Of a round in which each producer commits a transaction and begins the next, which waits for the completion."""
+    producers = [BlockingProducer(address, f"transactions-{size}-{number}") for number in range(size)]
+    for each in producers:
+        each.send(each.begin())
+    for each in producers:
+        each.begun()
+    counts = []
+    for _ in range(2 + CALL_ROUNDS):
+        requests = [each.commit() + each.begin() for each in producers]
+        counts.append(counter.count(*transaction_round(producers, requests)) / size)
+    for each in producers:
+        each.close()
+    return min(counts)
+
+
+def transaction_round(
+    producers: Sequence[BlockingProducer], requests: Sequence[bytes]
+) -> tuple[Callable[[], None], Callable[[], None]]:
+    def send() -> None:
+        for each, request in zip(producers, requests, strict=True):
+            each.send(request)
+
+    def receive() -> None:
+        for each in producers:
+            each.committed()
+            each.begun()
+
+    return send, receive

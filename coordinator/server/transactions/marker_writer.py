@@ -1,20 +1,21 @@
 """Writes the markers that end transactions into the logs of this node, and says what became of each.
 
-What several transactions need is appended together and made durable by one round of flushes in a thread; what comes
-meanwhile is in the next round. A log that fails is told as an error of its partitions and holds nobody else up.
+What several transactions need is appended together, in one write for each log, and made durable by one round of flushes
+in a thread; what comes meanwhile is in the next round. A log that fails is told as an error of its partitions and holds
+nobody else up.
 Partitions of `__consumer_offsets` are the groups' engine's, which writes the marker between its own records (TX-G4);
 each of them is asked for by itself, and reported when it has been written.
 """
 
 import asyncio
-import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Final, TypeAlias
 
 from muster.coordinator.edge.background_tasks import RestartedTask, SupervisedTasks
 from muster.coordinator.kafka.handlers.transaction_markers import STORAGE_FAILED, EndPositions, code_of
 from muster.coordinator.runtime.replay import GROUPS_TOPIC
+from muster.coordinator.server.driver.driver import JobThread
 from muster.coordinator.transactions.effects import SendMarkers
 from muster.coordinator.transactions.events import MarkersWritten
 from muster.coordinator.transactions.records import TopicPartition
@@ -23,7 +24,7 @@ from muster.storage.errors import StorageError
 from muster.storage.logs.producer_state import MarkerToWrite
 
 MARKERS_PER_TURN: Final = 100
-"""Appends between two turns of the loop: each is a write to a file of its own."""
+"""Markers that are appended between two turns of the loop: each may be for a file of its own."""
 
 IsWanted: TypeAlias = Callable[[SendMarkers, TopicPartition], bool]
 """Whether its coordinator still waits for this marker."""
@@ -52,7 +53,9 @@ class MarkerWriter:
         self._is_wanted = is_wanted
         self._end_positions = end_positions
         self._ending = SupervisedTasks()
-        self._flushing = threading.Lock()
+        self._flusher: JobThread[MarkerFlush] | None = None
+        self._flushed: asyncio.Future[Mapping[TopicPartition, int]] | None = None
+        """What comes of the round of flushes that was begun last."""
         self._clock_ms = clock_ms
         self._report = report
         self._asked: list[SendMarkers] = []
@@ -60,13 +63,18 @@ class MarkerWriter:
         self._rounds = RestartedTask("transaction markers", self._write_rounds)
 
     def start(self) -> None:
+        self._flusher = JobThread("marker-flusher", asyncio.get_running_loop(), self._flush_ended)
         self._rounds.start()
 
     async def stop(self) -> None:
         """What is not written yet is asked for again when the shard is loaded next."""
         await self._rounds.stop()
         await self._ending.close()
-        await asyncio.to_thread(self._flush, ())  # behind one that is under way
+        if self._flushed is not None:
+            await asyncio.wait([self._flushed])  # a round that was under way still writes
+        if self._flusher is not None:
+            self._flusher.close()
+            self._flusher = None
 
     def write(self, asked: SendMarkers) -> None:
         """Have these markers written in the next round, and those for groups' positions by their engine."""
@@ -100,45 +108,78 @@ class MarkerWriter:
 
     async def _write_round(self, asked: Sequence[SendMarkers]) -> None:
         found: list[dict[TopicPartition, int]] = [{} for _ in asked]
-        for done, (number, place, content) in enumerate(markers_of(asked), start=1):
-            if self._is_wanted(asked[number], place):
-                found[number][place] = self._append(place, content)
-            if not done % MARKERS_PER_TURN:
+        in_turn = 0
+        for place, some in markers_of(asked):
+            wanted = [each for each in some if self._is_wanted(asked[each[0]], place)]
+            codes = self._append(place, [content for _, content in wanted])
+            for (number, _), code in zip(wanted, codes, strict=True):
+                found[number][place] = code
+            in_turn += len(some)
+            if in_turn >= MARKERS_PER_TURN:
+                in_turn = 0
                 await asyncio.sleep(0)
-        written = {place for results in found for place, error in results.items() if not error}
-        failed = await asyncio.to_thread(self._flush, sorted(written))
-        topics = self._broker.topics()
+        failed = await self._flush({place for results in found for place, error in results.items() if not error})
         for each, results in zip(asked, found, strict=True):
-            told = {place: error or failed.get(place, 0) for place, error in results.items()}
-            gone = frozenset(place for place in told if place[0] not in topics)
+            told, gone = results, frozenset[TopicPartition]()
+            if failed or any(results.values()):
+                topics = self._broker.topics()
+                told = {place: error or failed.get(place, 0) for place, error in results.items()}
+                gone = frozenset(place for place in told if place[0] not in topics)
             self._report(MarkersWritten(each.transactional_id, each.life, each.number, told, gone))
 
-    def _append(self, place: TopicPartition, content: MarkerToWrite) -> int:
-        """Kafka's error number, 0 for none."""
+    def _append(self, place: TopicPartition, contents: Sequence[MarkerToWrite]) -> list[int]:
+        """Kafka's error number for each, 0 for none."""
         try:
-            self._broker.append_marker(*place, content, self._clock_ms())
-        except (StorageError, OSError) as error:
-            return code_of(error)
-        return 0
+            done = self._broker.append_markers(*place, contents, self._clock_ms())
+        except StorageError as error:
+            return [code_of(error)] * len(contents)
+        return [code_of(each) if isinstance(each, Exception) else 0 for each in done]
 
-    def _flush(self, places: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
-        """Error numbers of those that are not durable. In a thread."""
-        failed: dict[TopicPartition, int] = {}
-        with self._flushing:
-            for place in places:
-                try:
-                    self._broker.flush([place])
-                except (StorageError, OSError) as error:
-                    failed[place] = code_of(error)
-        return failed
+    async def _flush(self, places: Collection[TopicPartition]) -> Mapping[TopicPartition, int]:
+        """Error numbers of those that are not durable."""
+        assert self._flusher is not None, "rounds begin with `start`"
+        self._flushed = asyncio.get_running_loop().create_future()
+        self._flusher.submit(MarkerFlush(self._broker, sorted(places)))
+        return await asyncio.shield(self._flushed)
+
+    def _flush_ended(self, job: "MarkerFlush", error: BaseException | None) -> None:
+        done = self._flushed
+        assert done is not None, "one was begun"
+        if error is None:
+            done.set_result(job.failed)
+        else:
+            done.set_exception(error)
 
 
-def markers_of(asked: Sequence[SendMarkers]) -> Iterator[tuple[int, TopicPartition, MarkerToWrite]]:
-    """Each marker and where it goes, behind the number of who asks for it."""
+class MarkerFlush:
+    """One round of flushes. `failed`: error numbers of the logs that are not durable."""
+
+    def __init__(self, broker: Broker, places: Sequence[TopicPartition]) -> None:
+        self._broker = broker
+        self._places = places
+        self.failed: dict[TopicPartition, int] = {}
+
+    def run(self) -> None:
+        """In a thread."""
+        for place in self._places:
+            try:
+                self._broker.flush([place])
+            except (StorageError, OSError) as error:
+                self.failed[place] = code_of(error)
+
+
+def markers_of(
+    asked: Sequence[SendMarkers],
+) -> Iterator[tuple[TopicPartition, Sequence[tuple[int, MarkerToWrite]]]]:
+    """The markers for each log, a portion at a time, each with the number of who asks for it."""
+    found: dict[TopicPartition, list[tuple[int, MarkerToWrite]]] = {}
     for number, each in enumerate(asked):
         content = content_of(each)
         for place in each.partitions:
-            yield number, place, content
+            found.setdefault(place, []).append((number, content))
+    for place, markers in found.items():
+        for first in range(0, len(markers), MARKERS_PER_TURN):
+            yield place, markers[first : first + MARKERS_PER_TURN]
 
 
 def content_of(asked: SendMarkers) -> MarkerToWrite:

@@ -220,7 +220,7 @@ def find_group_type(listings: Mapping[str, GroupListing], group: str) -> str:
 def make_node(status: NodeStatus, settings: Mapping[str, str], ahead_ms: int | None) -> ExaminedNode:
     up = status.now_ms is not None and status.started_at_ms is not None
     return ExaminedNode(
-        tuple(NodeTrouble(c.name, c.sentence, c.since_ms, c.count) for c in status.conditions),
+        tuple(NodeTrouble(c.name, c.sentence, c.since_ms, c.count, c.warning) for c in status.conditions),
         settings,
         ahead_ms,
         status.open_descriptors,

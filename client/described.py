@@ -141,13 +141,17 @@ class TransactionDescription:
 
 @dataclass(frozen=True, slots=True)
 class NodeCondition:
-    """A problem of a node. `since_ms` is epoch milliseconds; `impairs` names a gRPC service, or is empty."""
+    """A problem of a node. `since_ms` is epoch milliseconds; `impairs` names a gRPC service, or is empty.
+
+    `warning`: nothing is wrong yet, and the node is healthy; the sentence says what would be lost, and when.
+    """
 
     name: str
     sentence: str
     since_ms: int
     count: int
     impairs: str
+    warning: bool = False
 
 
 @dataclass(frozen=True, slots=True)

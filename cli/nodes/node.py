@@ -284,8 +284,10 @@ def health(bootstrap: str, timeout: float, service: str) -> None:
             else f"{bootstrap} is not in touch with ZooKeeper: what is in sync goes on for as long as its session; "
             "until it is in touch it takes no topic, no election and no change of settings"
         )
-    if service:
-        wrong = [condition for condition in wrong if condition.impairs == service]
+    for condition in wrong:
+        if condition.warning and not service:
+            notice(condition_line(condition))
+    wrong = [condition for condition in wrong if not condition.warning and (not service or condition.impairs == service)]
     if answer.status != health_pb2.HealthCheckResponse.SERVING and service and not wrong:
         raise Unhealthy(
             f"{service} of {bootstrap} is {status}", "expected SERVING", "see the node's log for the reason"

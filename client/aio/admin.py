@@ -50,7 +50,9 @@ if TYPE_CHECKING:
 
 
 def read_node_status(answer: group_pb.DescribeNodeResponse) -> NodeStatus:
-    conditions = tuple(NodeCondition(c.name, c.sentence, c.since_ms, c.count, c.impairs) for c in answer.conditions)
+    conditions = tuple(
+        NodeCondition(c.name, c.sentence, c.since_ms, c.count, c.impairs, c.warning) for c in answer.conditions
+    )
     if not answer.HasField("resources"):
         return NodeStatus(answer.now_ms or None, conditions)
     has = answer.resources

@@ -45,6 +45,8 @@ class Condition:
     impairs: str = ""
     """The service that does not do its work as it should, if there is one."""
     until_ms: int | None = None
+    warning: bool = False
+    """Nothing is wrong yet: the sentence says what would be, and when. The node is healthy."""
 
 
 Listener: TypeAlias = Callable[[Condition, bool], None]
@@ -69,7 +71,9 @@ class Conditions:
         """Call it whenever somebody looks: it reports what is known elsewhere and was not carried over yet."""
         self._carry = carry
 
-    def report(self, name: str, sentence: str, *, impairs: str = "", lasting_ms: int | None = None) -> None:
+    def report(
+        self, name: str, sentence: str, *, impairs: str = "", lasting_ms: int | None = None, warning: bool = False
+    ) -> None:
         """There is trouble: for the first time, or still. The newest sentence counts.
 
         `lasting_ms`: what nobody will clear (a deadline missed, a stall) is over when it was not reported for so long.
@@ -77,16 +81,22 @@ class Conditions:
         now_ms = self.now_ms()
         until_ms = None if lasting_ms is None else now_ms + lasting_ms
         if name not in self._known and len(self.current()) >= MAX_CONDITIONS:
-            name, until_ms = MORE, None
+            name, until_ms, warning = MORE, None, False
             sentence = f"more than {MAX_CONDITIONS} things are wrong; mend those that are named, and the rest shows"
         before = self._known.get(name)
         if before is None:
-            self._known[name] = Condition(name, sentence, now_ms, now_ms, 1, impairs, until_ms)
+            self._known[name] = Condition(name, sentence, now_ms, now_ms, 1, impairs, until_ms, warning)
             self._listener(self._known[name], True)
             return
         count = before.count + 1
         self._known[name] = replace(
-            before, sentence=sentence, last_ms=now_ms, count=count, impairs=impairs, until_ms=until_ms
+            before,
+            sentence=sentence,
+            last_ms=now_ms,
+            count=count,
+            impairs=impairs,
+            until_ms=until_ms,
+            warning=warning,
         )
 
     def clear(self, name: str) -> None:

@@ -140,12 +140,13 @@ def is_recent(entry: Rebalance, now_ms: int, window_ms: int) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class NodeTrouble:
-    """Something that the node itself says is wrong, by its name there."""
+    """Something that the node itself says is wrong, or would be (`warning`), by its name there."""
 
     name: str
     sentence: str
     since_ms: int
     count: int = 1
+    warning: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,8 +33,17 @@ TOLD_ELSEWHERE = frozenset({"certificate-ends", "certificate-ended", "certificat
 
 def troubles(facts: DoctorFacts) -> Iterator[RuleCase]:
     """The node itself reports a problem, as `muster health` shows."""
+    return tell_troubles(facts, warnings=False)
+
+
+def warnings(facts: DoctorFacts) -> Iterator[RuleCase]:
+    """The node itself reports that something would be lost if it failed."""
+    return tell_troubles(facts, warnings=True)
+
+
+def tell_troubles(facts: DoctorFacts, *, warnings: bool) -> Iterator[RuleCase]:
     for trouble in facts.node.troubles:
-        if trouble.name.partition(":")[0] in TOLD_ELSEWHERE:
+        if trouble.warning is not warnings or trouble.name.partition(":")[0] in TOLD_ELSEWHERE:
             continue
         lasted = seconds(max(0, facts.now_ms - trouble.since_ms) // 1000 * 1000)
         yield RuleCase(trouble.sentence, (f"condition {trouble.name}, for {lasted}, seen {trouble.count} times",))

@@ -249,6 +249,13 @@ RULES: tuple[DoctorRule, ...] = (
         node=node_rules.troubles,
     ),
     DoctorRule(
+        "node-warning",
+        WARNING,
+        "The node serves everything and `muster health` succeeds; what the sentence names is lost if the node fails.",
+        "The sentence says what to do before that.",
+        node=node_rules.warnings,
+    ),
+    DoctorRule(
         "groups-untold",
         ERROR,
         "Problems of these groups are missing here, and their members may not reach the coordinator either: clients "

@@ -64,20 +64,22 @@ class FailedLogins(_message.Message):
     def __init__(self, door: _Optional[str] = ..., address: _Optional[str] = ..., count: _Optional[int] = ..., why: _Optional[str] = ...) -> None: ...
 
 class Condition(_message.Message):
-    __slots__ = ("name", "sentence", "since_ms", "last_ms", "count", "impairs")
+    __slots__ = ("name", "sentence", "since_ms", "last_ms", "count", "impairs", "warning")
     NAME_FIELD_NUMBER: _ClassVar[int]
     SENTENCE_FIELD_NUMBER: _ClassVar[int]
     SINCE_MS_FIELD_NUMBER: _ClassVar[int]
     LAST_MS_FIELD_NUMBER: _ClassVar[int]
     COUNT_FIELD_NUMBER: _ClassVar[int]
     IMPAIRS_FIELD_NUMBER: _ClassVar[int]
+    WARNING_FIELD_NUMBER: _ClassVar[int]
     name: str
     sentence: str
     since_ms: int
     last_ms: int
     count: int
     impairs: str
-    def __init__(self, name: _Optional[str] = ..., sentence: _Optional[str] = ..., since_ms: _Optional[int] = ..., last_ms: _Optional[int] = ..., count: _Optional[int] = ..., impairs: _Optional[str] = ...) -> None: ...
+    warning: bool
+    def __init__(self, name: _Optional[str] = ..., sentence: _Optional[str] = ..., since_ms: _Optional[int] = ..., last_ms: _Optional[int] = ..., count: _Optional[int] = ..., impairs: _Optional[str] = ..., warning: bool = ...) -> None: ...
 
 class FindCoordinatorRequest(_message.Message):
     __slots__ = ("key", "group_protocol", "key_type")

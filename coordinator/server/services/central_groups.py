@@ -177,7 +177,7 @@ class CentralElection:
             for group in core.central_groups.values()
         }
         if groups:
-            self._conditions.report(TAKEOVER, explain_takeover(groups, neighbours))
+            self._conditions.report(TAKEOVER, explain_takeover(groups, neighbours), warning=True)
         else:
             self._conditions.clear(TAKEOVER)
 

@@ -79,6 +79,7 @@ def build_condition(known: Condition) -> pb.Condition:
         last_ms=known.last_ms,
         count=known.count,
         impairs=known.impairs,
+        warning=known.warning,
     )
 
 

@@ -217,7 +217,7 @@ class ListingPages:
                 else PartitionCell(number, "ln", f"shard {number}: another node leads it, or nobody")
                 for number in range(shards)
             ]
-            ready = not health.loading and not health.conditions
+            ready = not health.loading and all(condition.warning for condition in health.conditions)
             return around | {
                 "title": "Node",
                 "state": "stopping"

@@ -71,11 +71,21 @@ async def health_of(data: Path) -> None:
         assert (code, out, len(complaint)) == (4, "NOT_SERVING", 1)
         assert await asked(node, "--service", GROUPS) == (0, "SERVING", [])
 
+        # What would be lost later is told with it, and does not count by itself.
+        node.condition_reporter.conditions.report("central-takeover", "node 2 would take over", warning=True)
+        code, out, complaint = await asked(node)
+        assert (code, out, len(complaint)) == (4, "SERVING", 3)
+        assert complaint[0].startswith("central-takeover: node 2 would take over (since 20")
+
         # A probe restarts a node for the empty name's sake: what still works must not go down with the rest.
         assert [await status_of(channel, name) for name in ("", GROUPS, LOG)] == [SERVING, SERVING, NOT_SERVING]
         node.condition_reporter.conditions.clear("disk-full")
         node.condition_reporter.conditions.clear("loop-late")
         assert await status_of(channel, LOG) == SERVING
+        code, out, complaint = await asked(node)
+        assert (code, out, len(complaint)) == (0, "SERVING", 1)
+        assert complaint[0].startswith("central-takeover: node 2 would take over (since 20")
+        node.condition_reporter.conditions.clear("central-takeover")
         assert await asked(node) == (0, "SERVING", [])
 
 

@@ -161,6 +161,7 @@ def test_another_node_is_elected_when_the_coordinator_dies(tmp_path: Path, zooke
             assert "other nodes on this ensemble share no log with this one" in one.log_tail()
             assert "other nodes on this ensemble share no log with this one" in two.log_tail()
             assert takeover(two) == ""
+            assert cli(["health", "--bootstrap", one.address]) == 0, "nothing is lost yet"
             one.kill()
             until(lambda: elected(tool) == 2, "the second is elected when the first one's session is over")
             poll_until(

@@ -68,6 +68,14 @@ def test_node_trouble() -> None:
     assert not found("node-trouble")
 
 
+def test_a_warning_of_the_node_is_no_error() -> None:
+    takeover = NodeTrouble("central-takeover", "if this node fails, node 2 takes over", NOW - 5_000, warning=True)
+    node = ExaminedNode(troubles=(takeover,))
+    assert only("node-warning", node=node).evidence == ("condition central-takeover, for 5 s, seen 1 times",)
+    assert not found("node-trouble", node=node)
+    assert not found("node-warning", node=ExaminedNode(troubles=(NodeTrouble("disk-full", "no room", NOW),)))
+
+
 @pytest.mark.parametrize(
     ("rule", "sick", "well"),
     [

@@ -287,7 +287,9 @@ def health(bootstrap: str, timeout: float, service: str) -> None:
     for condition in wrong:
         if condition.warning and not service:
             notice(condition_line(condition))
-    wrong = [condition for condition in wrong if not condition.warning and (not service or condition.impairs == service)]
+    wrong = [
+        condition for condition in wrong if not condition.warning and (not service or condition.impairs == service)
+    ]
     if answer.status != health_pb2.HealthCheckResponse.SERVING and service and not wrong:
         raise Unhealthy(
             f"{service} of {bootstrap} is {status}", "expected SERVING", "see the node's log for the reason"

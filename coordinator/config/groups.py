@@ -175,6 +175,11 @@ class CentralGroupSettings(SettingsModel):
     group_central_rebalance_backoff_ms: PositiveInt32 = setting(
         2_000, "The pause before a failed attempt to rebalance a central group is repeated."
     )
+    group_central_newcomers_delay_ms: Annotated[int, Field(ge=0, le=60_000)] = setting(
+        1_000,
+        "How long newcomers of a stable central group of more than 100 members wait for those behind the last of them, "
+        "so that all others stop once for all of them; ten times as long after the first at most.",
+    )
     group_central_max_timed_out_heartbeats: Annotated[int, Field(ge=1, le=1_000)] = setting(
         3, "How many pings in a row a member of a central group may leave unanswered before it is removed."
     )

@@ -135,8 +135,9 @@ LONGEST_READING_MS = 5_000
 """After a stall, half of it, or this long, is for reading what came meanwhile: a node that has twice the power its load
 takes has read it all by then. As a share of the stall, so that a node that often stands still expires members yet."""
 
-TIMERS_PER_TURN = 10_000
-"""Timers that one turn fires; the rest are due in the next. A timer re-armed to the past cannot stop the node."""
+TIMERS_PER_TURN = 250
+"""Timers that one turn fires; the rest are due in the next, and what was queued meanwhile goes first. Thousands of
+members may be due for a ping at once. A timer re-armed to the past cannot stop the node."""
 
 
 class Deadlines:

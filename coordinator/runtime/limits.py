@@ -42,5 +42,6 @@ def limits_of(settings: Settings) -> Limits:
         consumer_regex_refresh_ms=settings.group_consumer_regex_refresh_interval_ms,
         central_max_retries=settings.group_central_rebalance_max_retries,
         central_backoff_ms=settings.group_central_rebalance_backoff_ms,
+        central_newcomers_delay_ms=settings.group_central_newcomers_delay_ms,
         central_max_timed_out=settings.group_central_max_timed_out_heartbeats,
     )

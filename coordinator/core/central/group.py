@@ -12,7 +12,7 @@ from itertools import islice
 from muster.coordinator.core.groups.extensions import GroupView
 from muster.coordinator.core.groups.member_history import MAX_SCANNED, NO_CONNECTION, MemberHistory, SeenMember
 from muster.coordinator.core.model.effects import Order
-from muster.coordinator.core.model.ledger import OngoingRebalance, RebalanceSettling, RebalanceTrigger
+from muster.coordinator.core.model.ledger import OngoingRebalance, PlanDiff, RebalanceSettling, RebalanceTrigger
 from muster.coordinator.core.model.plan import Plan, PlanRequest
 from muster.coordinator.core.model.records import CentralStored, HeldShare, MemberIdentifiers
 from muster.coordinator.core.model.rights import Rights, readable_topics
@@ -56,6 +56,15 @@ class OrderedAction(Enum):
 
     STOP = "stop"
     START = "start"
+
+
+class TaskPart(Enum):
+    """What a large group's task does in turns of its own, between two turns of others."""
+
+    LOOK = "look whether another rebalance is due"
+    DESCRIBE = "write down what the assignor saw"
+    COMPARE = "compare the plan with the ownership before"
+    STORE = "store the plan as the ownership, and begin to start members"
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,8 +163,16 @@ class CentralTaskProgress:
     """Whose answer the attempt waits for."""
     unordered: deque[str] = field(default_factory=deque)
     """Members that are yet to be ordered to stop, or to start."""
-    ordering: bool = False
-    """A later turn goes on with them."""
+    left: TaskPart | None = None
+    """What a later turn does first."""
+    continuing: bool = False
+    """A later turn goes on with the task."""
+    described: tuple[str, str] = ("", "")
+    """What the assignor saw, as the ledger keeps it, and where it is from."""
+    compared: PlanDiff | None = None
+    """What the plan changes."""
+    newcomers: tuple[int, int] | None = None
+    """When the first and the last came of those whom no plan has seen yet."""
     second_look: bool = False
     """The plan was made anew when everybody had stopped."""
     void: bool = False
@@ -254,6 +271,10 @@ class CentralGroup:
         """What the members read, all together, and what is stored for those who are to come back."""
         stored = {topic for share in self.owned.values() for topic in share}
         return frozenset(stored).union(*(self.named_by(member) for member in self.members.values()))
+
+    @property
+    def newcomers_timer(self) -> TimerKey:
+        return ("newcomers", self.id)
 
     @property
     def retry_timer(self) -> TimerKey:

@@ -22,6 +22,7 @@ from muster.coordinator.core.central.group import (
     CentralState,
     OrderedAction,
     OutstandingOrder,
+    TaskPart,
     central_view,
 )
 from muster.coordinator.core.consumer.target import candidate_topics
@@ -37,7 +38,7 @@ from muster.coordinator.core.model.effects import (
     StartFetcher,
     StopFetcher,
 )
-from muster.coordinator.core.model.events import AwaitOrders, GiveOrders, Planned, RegexResolved
+from muster.coordinator.core.model.events import AwaitOrders, ContinueTask, Planned, RegexResolved
 from muster.coordinator.core.model.ledger import RebalanceTrigger, trigger_by_member
 from muster.coordinator.core.model.plan import (
     ENTRY_BYTES,
@@ -61,7 +62,11 @@ from muster.coordinator.errors import CoordinatorError, ErrorCode
 # ------
 
 ORDERS_IN_STEP = 100
-"""Members that one step orders to stop or to start."""
+"""Members that one step orders to stop or to start. A group with more is large: its task is done in parts, with turns
+of others in between, and its newcomers wait for those behind them."""
+
+MOST_PAUSES = 10
+"""Newcomers that keep coming are waited for so many times as long as the last of them."""
 
 OrderCause: TypeAlias = tuple[Cause, str, int]
 """Why a member is stopped or started: the rebalance's cause, detail and number."""
@@ -167,6 +172,33 @@ def release_stream(member: CentralMember, step: Step, code: ErrorCode = ErrorCod
         step.reply(request, CentralReply(code, message, answered=member.answered))
 
 
+def take_newcomer(group: CentralGroup, trigger: RebalanceTrigger, step: Step) -> None:
+    """Somebody has registered. All members stop for a rebalance, so those who come together are given one."""
+    ownership_ledger.note_trigger(group, trigger, step)
+    first_ms, _ = group.progress.newcomers or (step.now_ms, step.now_ms)
+    group.progress.newcomers = first_ms, step.now_ms
+    advance_task(group, step)
+
+
+def awaits_more(group: CentralGroup, step: Step) -> bool:
+    """Whether newcomers of a large group wait for those behind them.
+
+    Only in a stable group, where everything has an owner that fetches: nobody but they waits.
+    """
+    pause_ms, newcomers = step.limits.central_newcomers_delay_ms, group.progress.newcomers
+    if newcomers is None or group.state is not CentralState.STABLE or not is_large(group):
+        return False
+    left_ms = min(newcomers[1] + pause_ms, newcomers[0] + MOST_PAUSES * pause_ms) - step.now_ms
+    if left_ms <= 0:
+        return False
+    step.arm(group.newcomers_timer, left_ms)
+    return True
+
+
+def is_large(group: CentralGroup) -> bool:
+    return len(group.members) > ORDERS_IN_STEP
+
+
 def request_rebalance(group: CentralGroup, trigger: RebalanceTrigger, step: Step) -> None:
     """Something happened that may change who is to have what."""
     ownership_ledger.note_trigger(group, trigger, step)
@@ -178,14 +210,14 @@ def advance_task(group: CentralGroup, step: Step) -> None:
     """Take the group's task as far as it can go now."""
     match group.state:
         case CentralState.EMPTY | CentralState.WAITING | CentralState.STABLE:
-            if group.progress.dirty:
+            if group.progress.dirty or (group.progress.newcomers is not None and not awaits_more(group, step)):
                 start_task(group, step)
 
         case CentralState.STOPPING:
             if group.progress.void:
                 # Those who have stopped wait for the next plan.
                 start_task(group, step)
-            elif not group.progress.awaited:
+            elif not group.progress.awaited and group.progress.left is None:
                 finish_stopping(group, step)
 
         case CentralState.STARTING:
@@ -205,9 +237,12 @@ def start_task(group: CentralGroup, step: Step) -> None:
     """Find out what is to be done, from the group as it is now."""
     progress = group.progress
     progress.dirty = progress.void = False
+    progress.newcomers = None
+    drop_parts(group)
     progress.awaited.clear()
     progress.unordered.clear()
     step.disarm(group.retry_timer)
+    step.disarm(group.newcomers_timer)
     if not group.members:
         empty_group(group, step)
     elif progress.resolving or group.has_lost:
@@ -280,7 +315,8 @@ def adopt_plan(group: CentralGroup, made: Plan, step: Step) -> None:
         return
     progress.counts = dict(progress.request.snapshot.topics)
     if wanted == group.owned:
-        ownership_ledger.drop_rebalance(group)
+        if progress.newcomers is None:
+            ownership_ledger.drop_rebalance(group)
         move_to_state(group, CentralState.STARTING, step)
         start_late_ones(group, step)
         advance_task(group, step)
@@ -300,12 +336,64 @@ def adopt_plan(group: CentralGroup, made: Plan, step: Step) -> None:
 def finish_stopping(group: CentralGroup, step: Step) -> None:
     """Nobody fetches. What has happened since the plan was made is taken in now, once: nobody stops for it again."""
     progress = group.progress
-    if progress.dirty and not progress.second_look:
+    if (progress.dirty or progress.newcomers is not None) and not progress.second_look:
         progress.second_look = True
         ownership_ledger.end_stop_phase(group, step)
         start_task(group, step)
     else:
-        adopt_ownership(group, step)
+        ownership_ledger.end_stopping(group, step)
+        go_on(group, TaskPart.DESCRIBE, step)
+
+
+def go_on(group: CentralGroup, part: TaskPart, step: Step) -> None:
+    """Do this part of the task; that of a large group has a later turn."""
+    if is_large(group):
+        group.progress.left = part
+        continue_later(group, step)
+    else:
+        do_part(group, part, step)
+
+
+def continue_later(group: CentralGroup, step: Step) -> None:
+    if not group.progress.continuing:
+        group.progress.continuing = True
+        step.out.chores.append(ContinueTask(group.id))
+
+
+def continue_task(event: ContinueTask, step: Step) -> None:
+    group = step.state.find(CentralGroup, event.group_id)
+    if group is None:
+        return
+    progress = group.progress
+    progress.continuing = False
+    part, progress.left = progress.left, None
+    if part is None:
+        give_orders(group, step)
+    else:
+        do_part(group, part, step)
+
+
+def do_part(group: CentralGroup, part: TaskPart, step: Step) -> None:
+    progress = group.progress
+    match part:
+        case TaskPart.LOOK:
+            advance_task(group, step)
+        case TaskPart.DESCRIBE:
+            progress.described = ownership_ledger.describe_snapshot(group, step)
+            go_on(group, TaskPart.COMPARE, step)
+        case TaskPart.COMPARE:
+            progress.compared = ownership_ledger.compare_plans(group)
+            go_on(group, TaskPart.STORE, step)
+        case TaskPart.STORE:
+            adopt_ownership(group, step)
+        case _:
+            assert_never(part)
+
+
+def drop_parts(group: CentralGroup) -> None:
+    """Whatever a later turn was to do is of no account any more."""
+    group.progress.left = group.progress.compared = None
+    group.progress.described = ("", "")
 
 
 def adopt_ownership(group: CentralGroup, step: Step) -> None:
@@ -313,6 +401,7 @@ def adopt_ownership(group: CentralGroup, step: Step) -> None:
     progress = group.progress
     progress.second_look = False
     ownership_ledger.record_decision(group, step)
+    drop_parts(group)
     owners = tuple(stored_owner(group.members[member_id], share) for member_id, share in sorted(progress.plan.items()))
     step.keep(CentralStored(group.id, next_generation(group.generation), group.assignor, step.now_ms, owners))
     step.state.extensions.plan_adopted(group.id, progress.inherited, step)
@@ -326,8 +415,8 @@ def finish_starting(group: CentralGroup, step: Step) -> None:
     ownership_ledger.close_settling(group, step)
     group.progress.failures, group.progress.second_look = 0, False
     move_to_state(group, CentralState.STABLE, step)
-    if group.progress.dirty:
-        start_task(group, step)
+    if group.progress.dirty or group.progress.newcomers is not None:
+        go_on(group, TaskPart.LOOK, step)
 
 
 def start_late_ones(group: CentralGroup, step: Step) -> None:
@@ -353,13 +442,6 @@ def begin_orders(group: CentralGroup, members: Sequence[str], step: Step) -> Non
     give_orders(group, step)
 
 
-def take_up_orders(event: GiveOrders, step: Step) -> None:
-    group = step.state.find(CentralGroup, event.group_id)
-    if group is not None:
-        group.progress.ordering = False
-        give_orders(group, step)
-
-
 def give_orders(group: CentralGroup, step: Step) -> None:
     """As many as one step may: thousands at once would keep the node from everything else for as long."""
     progress, why = group.progress, current_cause(group, step)
@@ -371,9 +453,8 @@ def give_orders(group: CentralGroup, step: Step) -> None:
             start_if_late(group, member, step, why)
         elif member.id in progress.awaited:
             order_stop(group, member, step, why)
-    if progress.unordered and not progress.ordering:
-        progress.ordering = True
-        step.out.chores.append(GiveOrders(group.id))
+    if progress.unordered:
+        continue_later(group, step)
 
 
 def take_stopped(group: CentralGroup, member: CentralMember, number: int, step: Step) -> None:
@@ -425,6 +506,7 @@ def fail_attempt(group: CentralGroup, why: str, step: Step) -> None:
     progress = group.progress
     progress.failures += 1
     progress.second_look = False
+    drop_parts(group)
     ownership_ledger.note_failed_attempt(group, why, step)
     for member in group.present:
         step.disarm(group.order_timer(member.id))

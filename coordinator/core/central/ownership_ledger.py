@@ -19,6 +19,7 @@ from muster.coordinator.core.model.ledger import (
     Departure,
     OngoingRebalance,
     PlanBefore,
+    PlanDiff,
     RebalanceChange,
     RebalanceSettling,
     RebalanceTrigger,
@@ -123,18 +124,30 @@ def end_stop_phase(group: CentralGroup, step: Step) -> None:
     progress.rebalance.phases.append(phase_with_waits("stop", clients, ended, progress.stopping_since_ms, step.now_ms))
 
 
-def record_decision(group: CentralGroup, step: Step) -> None:
-    """Everybody has stopped, so the plan becomes the ownership; the one before is still the stored one."""
-    progress = group.progress
-    rebalance = progress.rebalance
+def end_stopping(group: CentralGroup, step: Step) -> None:
+    """Everybody has stopped, and the plan will become the ownership."""
+    rebalance = group.progress.rebalance
     assert rebalance is not None
     if why := missing_topics_sentence(
         group, frozenset().union(*(member.topics for member in group.members.values())), step
     ):
         rebalance.note(RebalanceTrigger(Cause.PARTITIONS_CHANGED, why), step.now_ms)
-    close_settling(group, step)
     end_stop_phase(group, step)
-    diff = diff_plans(PlanBefore(group.owned, {}, {}), progress.plan, rebalance)
+
+
+def compare_plans(group: CentralGroup) -> PlanDiff:
+    """What the plan changes; the ownership before it is still the stored one."""
+    assert group.progress.rebalance is not None
+    return diff_plans(PlanBefore(group.owned, {}, {}), group.progress.plan, group.progress.rebalance)
+
+
+def record_decision(group: CentralGroup, step: Step) -> None:
+    """The plan becomes the ownership; the one before is still the stored one."""
+    progress = group.progress
+    rebalance, diff = progress.rebalance, progress.compared
+    assert rebalance is not None
+    assert diff is not None
+    close_settling(group, step)
     write_entry(group, rebalance, Outcome.COMPLETED, diff.moves, step)
     progress.settling = RebalanceSettling(rebalance.number, diff.gaps)
     progress.rebalance = None
@@ -161,7 +174,7 @@ def write_entry(
     """Keep the entry."""
     completed = outcome is Outcome.COMPLETED
     plan = group.progress.plan if completed else {}
-    snapshot_json, source = snapshot_of(group, step) if completed else ("", "")
+    snapshot_json, source = group.progress.described if completed else ("", "")
     change = RebalanceChange(
         generation=group.generation + (outcome is not Outcome.FAILED),
         protocol_type=CONSUMER,
@@ -186,7 +199,7 @@ def member_plan(member: CentralMember, plan: Plan) -> MemberPlan:
     return MemberPlan(member.id, member.client_id, member.client_host, None, tuple(sorted(plan[member.id].items())))
 
 
-def snapshot_of(group: CentralGroup, step: Step) -> tuple[str, str]:
+def describe_snapshot(group: CentralGroup, step: Step) -> tuple[str, str]:
     """What the assignor saw, and where it is from."""
     request = group.progress.request
     assert request is not None

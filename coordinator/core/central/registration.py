@@ -219,7 +219,7 @@ def add_member(group: CentralGroup, request: RegisterConsumer, step: Step) -> No
     member.client_software, member.rights = request.client_software, request.rights
     group.members[member.id] = member
     take_in_registration(group, member, request, step)
-    group_task.request_rebalance(group, trigger_of_newcomer(group, group.seen(member), "", step), step)
+    group_task.take_newcomer(group, trigger_of_newcomer(group, group.seen(member), "", step), step)
 
 
 def restore_member(group: CentralGroup, member: CentralMember, request: RegisterConsumer, step: Step) -> None:
@@ -458,6 +458,8 @@ def fire_timer(group: CentralGroup, key: TimerKey, step: Step) -> None:
     match key:
         case ("retry", _):
             group_task.start_task(group, step)
+        case ("newcomers", _):
+            group_task.advance_task(group, step)
         case ("lease", _, member_id):
             expire_lease(group, group.members[member_id], step)
         case ("ping", _, member_id):

@@ -953,8 +953,8 @@ class LongWorkGoesOn:
 
 
 @frozen_value
-class GiveOrders:
-    """A central group has members that it has yet to order to stop or to start: so many as one step may."""
+class ContinueTask:
+    """A central group's task has more to do than one step may."""
 
     group_id: str
 
@@ -1094,7 +1094,7 @@ Event: TypeAlias = (
     | RightsAnew
     | ExpireOffsets
     | ForgetOffsets
-    | GiveOrders
+    | ContinueTask
     | ReviewTopics
     | Planned
     | TrialEvent

@@ -218,6 +218,8 @@ class Limits:
     central_max_retries: int = 4
     """How often a failed attempt to rebalance a central group is repeated."""
     central_backoff_ms: int = 2_000
+    central_newcomers_delay_ms: int = 1_000
+    """How long newcomers of a large, stable central group wait for those behind the last of them."""
     central_max_timed_out: int = 3
     """Pings in a row that a member of a central group may leave unanswered."""
 

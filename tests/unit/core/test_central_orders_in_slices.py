@@ -6,21 +6,22 @@ from itertools import count
 import pytest
 
 from muster.coordinator.core.central import group_task
-from muster.coordinator.core.central.group import CentralState
+from muster.coordinator.core.central.group import CentralState, TaskPart
 from muster.coordinator.core.model import events
 from muster.coordinator.core.model.effects import CentralReply, Effects, Order, StartFetcher, StopFetcher
-from muster.coordinator.core.model.events import GiveOrders, Loaded
+from muster.coordinator.core.model.events import ContinueTask, Loaded
 from muster.coordinator.core.model.types import Limits
 from muster.coordinator.core.shard import Shard
 
 GROUP, TOPIC, MEMBERS, PARTITIONS = "g", "t", 7, 14
+DELAY_MS = 1_000
 
 
 class CentralStage:
     """A shard with one central group, whose members have open streams and answer at once, unless they are `mute`."""
 
     def __init__(self) -> None:
-        self.shard = Shard(Limits(), 0)
+        self.shard = Shard(Limits(central_newcomers_delay_ms=DELAY_MS), 0)
         self.shard.step(Loaded(), 0)
         self.shard.step(events.TopicsChanged({TOPIC: PARTITIONS}), 0)
         self.now_ms = 1
@@ -74,9 +75,22 @@ class CentralStage:
         elif isinstance(order, StartFetcher):
             self.take(events.FetcherStarted(*who))
 
+    def say_stopped(self, member_id: str) -> None:
+        demand = self.group.members[member_id].demand
+        assert demand is not None
+        self.take(events.FetcherStopped(next(self.numbers), GROUP, member_id, self.streams[member_id], demand.number))
+
     def finish(self) -> None:
         while self.chores:
             self.take(self.chores.pop(0))
+
+    def pass_ms(self, length_ms: int) -> None:
+        """So much time, and what was waited for that long: newcomers, not pings."""
+        self.now_ms += length_ms
+        key = self.group.newcomers_timer
+        if (at_ms := self.shard.deadlines.get(key)) is not None and at_ms <= self.now_ms:
+            self.take(events.TimerFired(key, at_ms))
+        self.finish()
 
 
 @pytest.fixture
@@ -86,6 +100,7 @@ def stage(monkeypatch: pytest.MonkeyPatch) -> CentralStage:
     for number in range(MEMBERS):
         stage.register(f"m{number}")
         stage.finish()
+        stage.pass_ms(DELAY_MS)
     stage.orders_in_step.clear()
     return stage
 
@@ -94,7 +109,7 @@ def test_all_are_stopped_and_started_though_no_step_orders_more_than_some(stage:
     assert stage.group.state is CentralState.STABLE
     generation = stage.group.generation
     stage.leave("m6")
-    assert stage.chores == [GiveOrders(GROUP)]
+    assert stage.chores == [ContinueTask(GROUP)]
     assert stage.group.state is CentralState.STOPPING, "two have stopped, and four have not been ordered to"
     stage.finish()
     assert stage.group.state is CentralState.STABLE
@@ -125,4 +140,72 @@ def test_one_that_goes_before_it_is_ordered_is_passed_over(stage: CentralStage) 
 
 
 def test_what_is_left_of_a_group_that_is_gone_is_nothing(stage: CentralStage) -> None:
-    assert stage.shard.step(GiveOrders("another"), stage.now_ms) == Effects()
+    assert stage.shard.step(ContinueTask("another"), stage.now_ms) == Effects()
+
+
+def test_newcomers_of_a_large_group_are_taken_in_together(stage: CentralStage) -> None:
+    """All others stop for each rebalance; those who register one behind the other are given one."""
+    generation = stage.group.generation
+    for number in range(7, 12):
+        stage.register(f"m{number}")
+        stage.pass_ms(DELAY_MS - 1)
+    assert stage.group.state is CentralState.STABLE
+    assert stage.group.generation == generation, "the next may be about to come"
+    assert sum(stage.orders_in_step) == 0
+    stage.pass_ms(1)
+    assert stage.group.generation == generation + 1
+    assert {each.fetching for each in stage.group.members.values()} == {generation + 1}
+    assert sum(stage.orders_in_step) == MEMBERS + 12, "the seven stopped once, and all twelve were started"
+
+
+def test_newcomers_that_never_end_are_not_waited_for_forever(stage: CentralStage) -> None:
+    generation, came = stage.group.generation, 0
+    while stage.group.generation == generation:
+        stage.register(f"n{came}")
+        stage.pass_ms(DELAY_MS - 1)
+        came += 1
+    assert came == group_task.MOST_PAUSES + 1
+
+
+def test_nobody_waits_for_newcomers_when_a_partition_has_lost_its_owner(stage: CentralStage) -> None:
+    generation = stage.group.generation
+    stage.register("m7")
+    stage.leave("m0")
+    stage.finish()
+    assert stage.group.generation == generation + 1, "one rebalance for both, at once"
+    assert sorted(stage.group.members) == [f"m{number}" for number in range(1, 8)]
+    assert {each.fetching for each in stage.group.members.values()} == {generation + 1}
+
+
+def test_a_newcomer_during_a_rebalance_is_waited_behind_after_it(stage: CentralStage) -> None:
+    generation = stage.group.generation
+    stage.mute.add("m1")
+    stage.leave("m0")
+    stage.finish()
+    assert stage.group.state is CentralState.STOPPING
+    stage.register("m7")
+    assert stage.group.generation == generation
+    stage.mute.clear()
+    stage.say_stopped("m1")
+    stage.finish()
+    assert stage.group.generation == generation + 1, "the plan was made anew when all had stopped"
+    assert "m7" in stage.group.owned
+
+
+def test_one_that_leaves_between_two_parts_of_the_task_has_the_plan_made_anew(stage: CentralStage) -> None:
+    """What was compared and written down is of no account: the ledger tells of the plan that holds."""
+    generation = stage.group.generation
+    stage.leave("m6")
+    for part in (TaskPart.DESCRIBE, TaskPart.COMPARE, TaskPart.STORE):
+        while stage.group.progress.left is not part:
+            stage.take(stage.chores.pop(0))
+        stage.leave(f"m{len(stage.group.members) - 1}")
+        assert stage.group.progress.left is TaskPart.DESCRIBE
+    stage.finish()
+    assert stage.group.state is CentralState.STABLE
+    assert sorted(stage.group.members) == ["m0", "m1", "m2"]
+    assert sorted(stage.group.owned) == ["m0", "m1", "m2"]
+    entry = stage.shard.state.ledgers[GROUP].newest
+    assert entry is not None
+    assert stage.group.generation == entry.generation == generation + 1
+    assert [member.member_id for member in entry.members] == ["m0", "m1", "m2"]

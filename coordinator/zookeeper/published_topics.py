@@ -96,6 +96,26 @@ KAFKA_ACLS: Final = "/kafka-acl"
 """Where `kafka-acls --authorizer-properties zookeeper.connect` of that era writes."""
 
 
+class ForeignAclWatch:
+    """Whether somebody has written access control lists into ZooKeeper, where no node applies them."""
+
+    def __init__(self, session: ZooKeeperSession, changed: Callable[[], None]) -> None:
+        """changed: called when `look` should be called again."""
+        self._session = session
+        self._changed = changed
+        self._told = False
+
+    async def look(self) -> None:
+        """Warn of them, once. Raises ZooKeeper's weather."""
+        if not self._told and await self._session.exists(KAFKA_ACLS, self._fired):
+            self._told = True
+            why = "rights are set over Kafka's protocol, or with muster acls"
+            log.warning("access control lists in ZooKeeper are not applied", path=KAFKA_ACLS, why=why)
+
+    def _fired(self, fired: WatchEvent) -> None:
+        self._changed()
+
+
 class OwnTopic(NamedTuple):
     """A topic of this node's log. `configs`: only what was set for it."""
 
@@ -134,7 +154,7 @@ class PublishedTopics:
         self._foreign: set[str] = set()
         self._elsewhere: dict[str, ReplicaAssignment] | None = None
         self._told: set[str] = set()
-        self._told_of_acls = False
+        self._foreign_acls = ForeignAclWatch(session, changed)
 
     def has_elsewhere(self, topic: str) -> bool:
         """Whether another broker has published a topic of this name, as last read; True until that was read once."""
@@ -161,7 +181,7 @@ class PublishedTopics:
         await self._create_and_grow(published, mine)
         await self._configure_changed(mine)
         await self._drop_reassignments()
-        await self._warn_of_acls()
+        await self._foreign_acls.look()
         await self._publish(published, mine)
 
     # -- requests of tools ----------------------------------------------------------------------------------------
@@ -236,12 +256,6 @@ class PublishedTopics:
                     why = "nodes that make no cluster share no log, so partitions cannot move between them"
                     log.warning("what a tool asked for was refused", request="reassign", why=why)
                 await self._session.delete(path)
-
-    async def _warn_of_acls(self) -> None:
-        if await self._session.exists(KAFKA_ACLS, self._fired) and not self._told_of_acls:
-            self._told_of_acls = True
-            why = "rights are set over Kafka's protocol, or with muster acls"
-            log.warning("access control lists in ZooKeeper are not applied", path=KAFKA_ACLS, why=why)
 
     def _note(self, refusal: str, request: str, **of: object) -> None:
         if refusal:

@@ -11,6 +11,7 @@ from typing import Any, Final, Self
 
 from kazoo.client import KazooClient
 from kazoo.exceptions import NoNodeError
+from kazoo.protocol.states import ZnodeStat
 
 from muster.client import Consumer, Producer
 from muster.client.members.zookeeper_assignment import (
@@ -36,6 +37,11 @@ TIMES: Final = {
     "auto.commit.interval.ms": 500,
 }
 """Both kinds of consumer know these. Servers of tests end sessions after 4 s of silence at most."""
+ALLOWED_MS: Final = int(TIMES["zookeeper.session.timeout.ms"]) + int(TIMES["rebalance.max.retries"]) * int(
+    TIMES["rebalance.backoff.ms"]
+)
+"""By the era's own rules a claim outlives its owner by its session at most, and others try again for so long; one that
+cannot claim within that time has given up, and says so."""
 STEADY_LOOKS: Final = 10
 """In a row: between two rebalances a group may look settled for a moment."""
 numbers = count()
@@ -172,6 +178,31 @@ class MixedGroup:
             self.pump()
             read = read_by(self.processes.pop(name))
         return read
+
+    # How long a claim outlives its owner
+
+    def mark(self) -> int:
+        """Now, by the clock of the servers, in ms: what happens is timed by their transactions alone."""
+        path = f"/marks/{self.group_id}"
+        if self.client.exists(path) is None:
+            self.client.create(path, makepath=True)
+        return int(self.client.set(path, b"").mtime)
+
+    def claimed_after_ms(self, since_ms: int, owned: Iterable[tuple[str, int]]) -> int:
+        """How long after that moment the last of these partitions was claimed anew."""
+        return max(int(self._stat("owners", topic, str(number)).ctime) for topic, number in owned) - since_ms
+
+    def registered_after_ms(self, name: str, since_ms: int) -> int:
+        """How long after that moment a member registered anew. Until then it may have read what others had claimed."""
+        return int(self._stat("ids", f"{self.group_id}_{name}").ctime) - since_ms
+
+    def owned_by(self, name: str) -> list[tuple[str, int]]:
+        return [tp for tp, owner in self.owners().items() if owner == f"{self.group_id}_{name}-0"]
+
+    def _stat(self, *parts: str) -> ZnodeStat:
+        found = self.client.exists(self._path(*parts))
+        assert found is not None, f"{self._path(*parts)} is there"
+        return found
 
     def end_session(self, name: str) -> None:
         """As if the servers had not heard of a member: a second client with its session says goodbye in its name."""

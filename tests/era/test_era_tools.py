@@ -325,5 +325,6 @@ def test_the_page_names_these_tools() -> None:
     wanted |= dict.fromkeys(("ExportZkOffsets", "ImportZkOffsets", "UpdateOffsetsInZK"), ", ".join(SCALA_CONSUMERS))
     wanted["kafka-consumer-groups --zookeeper --delete"] = ", ".join(GROUPS)
     wanted["kafka-consumer-groups --reset-offsets"] = ", ".join(ADMINISTERS)
+    wanted["kafka-acls --authorizer-properties zookeeper.connect=..."] = ", ".join(GROUPS)
     wanted["AdminClient"] = ", ".join(ADMINISTERS)
     assert {name: rows.get(name) for name in wanted} == wanted

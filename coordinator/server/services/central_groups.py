@@ -332,10 +332,10 @@ class CentralSession:
         self.shard = self._shard = shard
         self._first = registration
         self._peer_host, self._software = call.peer_host, call.client_software
-        self._unwritten: asyncio.Queue[pb.SessionResponse] = asyncio.Queue(UNWRITTEN_LIMIT)
+        self._unwritten: asyncio.Queue[pb.SessionResponse | None] = asyncio.Queue(UNWRITTEN_LIMIT)
         self._last: pb.SessionResponse | None = None
         self._failure: Exception | None = None
-        self._over = asyncio.Event()
+        self._over = False
         self._sequence = 0
         self._leaving = False
 
@@ -385,26 +385,27 @@ class CentralSession:
 
     async def _next(self) -> pb.SessionResponse | None:
         """The next response; None at the end. What waits when the end comes is still written."""
-        over = asyncio.ensure_future(self._over.wait())
-        ready = asyncio.ensure_future(self._unwritten.get())
-        try:
-            await asyncio.wait([over, ready], return_when=asyncio.FIRST_COMPLETED)
-            return ready.result() if ready.done() else None
-        finally:
-            over.cancel()
-            ready.cancel()
+        if self._over and self._unwritten.empty():
+            return None
+        return await self._unwritten.get()
+
+    def _end(self) -> None:
+        """Nothing more is to be said than what waits already."""
+        self._over = True
+        if self._unwritten.empty():
+            self._unwritten.put_nowait(None)  # whoever waits for the next one hears of it
 
     async def _read(self, requests: AsyncIterator[pb.SessionRequest]) -> None:
         try:
             async for request in requests:
                 if not await self._handle_request(request):
                     return
-            self._over.set()
+            self._end()
         except NodeShuttingDown as error:
             self.end(str(error))
         except Exception as error:
             self._failure = error
-            self._over.set()
+            self._end()
 
     async def _handle_request(self, request: pb.SessionRequest) -> bool:
         """Whether the stream goes on."""
@@ -418,7 +419,7 @@ class CentralSession:
         reply = await self._driver.ask_shard(self._shard, event, CentralReply)
         if self._leaving:
             self.left = True
-            self._over.set()
+            self._end()
             return False
         if reply.code:
             self._refused(reply)
@@ -480,7 +481,7 @@ class CentralSession:
             self.end(str(error))
         except Exception as error:
             self._failure = error
-            self._over.set()
+            self._end()
 
     def _refused(self, reply: CentralReply) -> None:
         if reply.code is not ErrorCode.UNKNOWN_MEMBER_ID:
@@ -496,7 +497,7 @@ class CentralSession:
 
     def _finish(self, last: pb.SessionResponse) -> None:
         self._last = self._last or last
-        self._over.set()
+        self._end()
 
     def _numbered(self, response: pb.SessionResponse) -> pb.SessionResponse:
         self._sequence += 1

@@ -26,6 +26,7 @@ from muster.coordinator.zookeeper import layout as paths
 from muster.coordinator.zookeeper.cluster import cluster_layout
 from muster.coordinator.zookeeper.consumer_group import gather_bounded
 from muster.coordinator.zookeeper.errors import BadVersion, MalformedZnode, NodeExists, ZooKeeperError
+from muster.coordinator.zookeeper.published_topics import ForeignAclWatch
 from muster.coordinator.zookeeper.session import WatchEvent, Znode, ZooKeeperSession
 
 # Nodes, topics and partition states
@@ -345,7 +346,10 @@ class DrainedNodeWatch:
 
 
 class ConfigChangeWatch:
-    """`/config/changes`: whose settings have changed. What was there at the first look is told, too."""
+    """`/config/changes`: whose settings have changed. What was there at the first look is told, too.
+
+    Lists that `kafka-acls` has left in ZooKeeper are warned of: another tool's word that a cluster does not follow.
+    """
 
     def __init__(
         self, session: ZooKeeperSession, changed: Callable[[], None], warn: ReportUnreadable, wall_ms: Callable[[], int]
@@ -354,6 +358,7 @@ class ConfigChangeWatch:
         self._changed = changed
         self._warn = warn
         self._wall_ms = wall_ms
+        self._foreign_acls = ForeignAclWatch(session, changed)
         self._made_ms: dict[str, int] = {}
         """By name of the znode, when it was made."""
         self._news: set[tuple[str, str]] = set()
@@ -362,6 +367,7 @@ class ConfigChangeWatch:
         """(`topics` or `brokers`, name) of what has changed since the last look. Removes what has been there for 15
         minutes. Raises ZooKeeper's weather; nothing is missed by that."""
         names = await self._session.children(paths.CONFIG_CHANGES, self._fired) or []
+        await self._foreign_acls.look()
         for name in self._made_ms.keys() - set(names):
             del self._made_ms[name]
         await gather_bounded((name for name in names if name not in self._made_ms), self._one)

@@ -85,7 +85,7 @@ def test_a_server_that_dies_costs_connections_and_no_session(tmp_path: Path, jav
             await crowd.all_own(60)
             return crowd.broken, crowd.expired
 
-    with running_ensemble(str(tmp_path)) as ensemble:
+    with running_ensemble(str(tmp_path), zookeeper_suite.SESSION_MS) as ensemble:
         broken, expired = asyncio.run(course())
     assert broken >= 2
     assert expired == 0

@@ -53,7 +53,8 @@ from muster.workshop.bench.zookeeper_wire import (
 
 GROUP, TOPIC, BROKER = "bench", "orders", 1
 SERVERS: Final = 3
-TUNING: Final = ServerTuning(tick_ms=2_000, heap_mb=256, logs=False, tied=True)
+TICKS: Final = 15
+"""Of a server in a session: it looks for sessions that are over once a tick."""
 RETRIES, BACKOFF_MS = 60, 2_000
 """A consumer's default is 4 retries; a large group would give up before the last owner has let go."""
 REOPEN_S, TELL_S = 0.1, 20.0
@@ -65,9 +66,10 @@ IDS, BROKERS = layout.consumer_ids_path(GROUP), layout.BROKER_IDS
 
 
 @contextmanager
-def running_ensemble(home: str) -> Iterator[LocalEnsemble]:
-    """Three servers that end with this process. Raises JavaNotFound, ZooKeeperError."""
-    ensemble = open_or_create_ensemble(Path(home) / "zookeeper", SERVERS, tuning=TUNING)
+def running_ensemble(home: str, session_ms: int) -> Iterator[LocalEnsemble]:
+    """Three servers for sessions of that length, which end with this process. Raises JavaNotFound, ZooKeeperError."""
+    tuning = ServerTuning(tick_ms=session_ms // TICKS, heap_mb=256, logs=False, tied=True)
+    ensemble = open_or_create_ensemble(Path(home) / "zookeeper", SERVERS, tuning=tuning)
     ensemble.start()
     try:
         with ExitStack() as pins:

@@ -40,7 +40,9 @@ BENCH: Final = "zookeeper"
 CONSUMERS: Final = (1_000, 5_000)
 BESIDE: Final = (50, 200, 1_000)
 PARTITIONS_EACH: Final = 2
-SESSION_MS: Final = 30_000
+SESSION_MS, SESSION_MS_EACH = 30_000, 90
+"""A session, and what it is at least for each consumer beside ZooKeeper: servers that a thousand consumers ask a
+million times read some of their connections later than 30 s."""
 SETTINGS: Final = {"kafka.listeners": "127.0.0.1:0", "queued.max.requests": "50000"}
 JOIN_S, EVENT_S, ERA_S = 300.0, 120.0, 420.0
 """How long a benchmark waits for a group of any size."""
@@ -115,20 +117,22 @@ def allow_open_files(connections: int) -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
-def run_central(runner: asyncio.Runner, home: str, size: int, *, probed: bool = True) -> CentralCourse:
+def run_central(
+    runner: asyncio.Runner, home: str, size: int, *, session_ms: int = SESSION_MS, probed: bool = True
+) -> CentralCourse:
     """probed: somebody else asks the node for something small all the time, which costs it a hundredth of a core."""
     with ExitStack() as stack:
         stack.enter_context(pinned(LOAD_CORE))
         node = stack.enter_context(run_node(home, SETTINGS))
         probe = stack.enter_context(probing(kafka_address(node))) if probed else None
-        return runner.run(CentralRun(node, probe, size).measure())
+        return runner.run(CentralRun(node, probe, size, session_ms).measure())
 
 
 class CentralRun:
     """One group on one node."""
 
-    def __init__(self, node: ServerProcess, probe: LoopProbe | None, size: int) -> None:
-        self._node, self._probe, self._size = node, probe, size
+    def __init__(self, node: ServerProcess, probe: LoopProbe | None, size: int, session_ms: int) -> None:
+        self._node, self._probe, self._size, self._session_ms = node, probe, size, session_ms
         self._partitions = size * PARTITIONS_EACH
         self._costs: dict[str, EventCost] = {}
 
@@ -136,7 +140,7 @@ class CentralRun:
         before, size = self._node.resident_bytes(), self._size
         async with AsyncAdmin({"bootstrap.servers": self._node.address}) as admin:
             await admin.create_topic(TOPIC, self._partitions)
-            async with CentralCrowd(self._node, "bench", size, 1, self._partitions, SESSION_MS) as crowd:
+            async with CentralCrowd(self._node, "bench", size, 1, self._partitions, self._session_ms) as crowd:
                 await self._note(crowd, "join of all", lambda: crowd.join(JOIN_S))
                 kilobytes = (self._node.resident_bytes() - before) / 1024 / size
                 await self._note(crowd, "one leaves", crowd.leave)
@@ -154,7 +158,7 @@ class CentralRun:
         self._slowest_ms()
         messages, cpu, generation, watch = crowd.messages, self._node.cpu_s(), crowd.generation, Stopwatch()
         await happen()
-        await crowd.all_own(generation, EVENT_S)
+        await crowd.all_own(generation, EVENT_S + self._session_ms / 1000)
         seconds, cpu = watch.read(), self._node.cpu_s() - cpu
         stopped_s = crowd.last_started_s - (crowd.first_stopped_s or crowd.last_started_s)
         self._costs[name] = EventCost(seconds, stopped_s, crowd.messages - messages, cpu, self._slowest_ms())
@@ -229,18 +233,20 @@ def measure_beside_zookeeper(name: str, home: str, sizes: Sequence[int]) -> Iter
     allow_open_files(sizes[-1])
     with asyncio.Runner() as runner:
         for size in sizes:
-            with pinned(LOAD_CORE), measured_ensemble(str(Path(home) / f"era-{size}")) as ensemble:
-                era = runner.run(EraRun(ensemble, size).measure())
-            central = run_central(runner, str(Path(home) / f"central-{size}"), size, probed=False)
+            session_ms = max(SESSION_MS, size * SESSION_MS_EACH)
+            with pinned(LOAD_CORE), measured_ensemble(str(Path(home) / f"era-{size}"), session_ms) as ensemble:
+                era = runner.run(EraRun(ensemble, size, session_ms).measure())
+            place = str(Path(home) / f"central-{size}")
+            central = run_central(runner, place, size, session_ms=session_ms, probed=False)
             yield from beside_rows(f"{name}: {size:,} consumers", central, era)
             yield from herd_rows(f"{name}: {size:,} consumers of the ZooKeeper era, one leaves", era)
 
 
 @contextmanager
-def measured_ensemble(home: str) -> Iterator[LocalEnsemble]:
+def measured_ensemble(home: str, session_ms: int) -> Iterator[LocalEnsemble]:
     """Raises BenchFailed where it cannot be started."""
     try:
-        with running_ensemble(home) as ensemble:
+        with running_ensemble(home, session_ms) as ensemble:
             yield ensemble
     except ZooKeeperError as missing:
         raise BenchFailed(f"there is no ZooKeeper to measure on: {missing}") from missing
@@ -249,13 +255,13 @@ def measured_ensemble(home: str) -> Iterator[LocalEnsemble]:
 class EraRun:
     """One group on the ensemble."""
 
-    def __init__(self, ensemble: LocalEnsemble, size: int) -> None:
-        self._ensemble, self._size = ensemble, size
+    def __init__(self, ensemble: LocalEnsemble, size: int, session_ms: int) -> None:
+        self._ensemble, self._size, self._session_ms = ensemble, size, session_ms
         self._partitions = size * PARTITIONS_EACH
         self._costs: dict[str, EraCost] = {}
 
     async def measure(self) -> EraCourse:
-        async with EraCrowd(self._ensemble, self._size, self._partitions, SESSION_MS) as crowd:
+        async with EraCrowd(self._ensemble, self._size, self._partitions, self._session_ms) as crowd:
             await self._note(crowd, "join of all", crowd.join)
             watched = monitor(self._ensemble).get("zk_watch_count", 0)
             await self._note(crowd, "one leaves", crowd.leave)

@@ -113,9 +113,11 @@ interop: $(VENV)/.installed-dev
 	-mvn --quiet --batch-mode --file tests/interop/connect/pom.xml dependency:copy-dependencies -DoutputDirectory=$(CURDIR)/build/connect
 	MUSTER_INTEROP=1 $(BIN)/python -m pytest tests/interop -rs
 
-# Programs of Kafka 0.8.2 to 1.1 against a node; without Java or Maven it fails, where `make verify` leaves them out.
+# Programs of Kafka 0.8.2 to 1.1 against a node; without Java or Maven it fails, where `make verify` leaves them out. Much of
+# it waits for Java to start and for sessions to end: three processes keep two cores busy.
+era: PROCESSES = 3
 era: $(VENV)/.installed-dev
-	MUSTER_ERA=1 $(BIN)/python -m pytest tests/era -rs
+	MUSTER_ERA=1 $(BIN)/python -m pytest tests/era -rs --numprocesses $(PROCESSES) --no-loadscope-reorder
 
 # Groups whose state is in a real Kafka, from Maven's jars; without Java or Maven it fails, where `make verify` leaves it out.
 engine: $(VENV)/.installed-dev

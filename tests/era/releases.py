@@ -3,6 +3,7 @@
 `make era` fetches the jars, into build/era, and fails where they cannot be had; elsewhere what is missing is skipped.
 """
 
+import fcntl
 import os
 import shutil
 import signal
@@ -37,10 +38,19 @@ def jars_of(release: str) -> Path:
                 f"no jars of Kafka {release} in {place.relative_to(HERE.parents[1])}: "
                 + (f"{' and '.join(missing)} not installed" if missing else "'make era' fetches them")
             )
-        fetch(release, place)
+        fetch_once(release, place)
     if "java" in missing:
         (pytest.fail if wanted else pytest.skip)("java is not installed")
     return place
+
+
+def fetch_once(release: str, place: Path) -> None:
+    """However many processes run these tests."""
+    JARS.mkdir(parents=True, exist_ok=True)
+    with (JARS / "fetching").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not any(place.glob("kafka_*.jar")):
+            fetch(release, place)
 
 
 def fetch(release: str, place: Path) -> None:
@@ -64,7 +74,7 @@ def compiled_sources() -> Path:
     """Our own programs in `java/`: they know the old classes by reflection alone, so they are compiled once."""
     if shutil.which("javac") is None:
         (pytest.fail if os.environ.get("MUSTER_ERA") == "1" else pytest.skip)("javac is not installed")
-    place = JARS / "classes"
+    place = JARS / f"classes-{os.environ.get('PYTEST_XDIST_WORKER', 'alone')}"
     sources = sorted(map(str, (HERE / "java").glob("*.java")))
     subprocess.run(["javac", "-d", str(place), *sources], check=True, timeout=PROGRAM_S * pace())
     return place

@@ -46,7 +46,7 @@ def served(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
                 yield Served(ensemble.connect, node.kafka_address, node.log_tail)
         else:
             with running_cluster(directory, ensemble.connect) as cluster:
-                logs = [node.log_tail for node in cluster.nodes]
+                logs = [node.log_tail for node in cluster.nodes.values()]
                 yield Served(ensemble.connect, cluster.kafka_address, lambda: "".join(log() for log in logs))
 
 

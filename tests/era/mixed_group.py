@@ -11,6 +11,7 @@ from typing import Any, Final, Self
 
 from kazoo.client import KazooClient
 from kazoo.exceptions import NoNodeError
+from kazoo.handlers.threading import KazooTimeoutError
 from kazoo.protocol.states import ZnodeStat
 
 from muster.client import Consumer, Producer
@@ -217,13 +218,16 @@ class MixedGroup:
             found = self.client.exists(path)
             return found is None or found.czxid > before.czxid
 
-        while not is_over():
+        def say_goodbye() -> bool:
             twin = KazooClient(hosts=self.zookeeper.partition("/")[0], client_id=(session, make_password(session)))
-            twin.start(timeout=20)
-            took = twin.client_id[0] == session
+            with suppress(KazooTimeoutError):
+                twin.start(timeout=20)
+                assert twin.client_id[0] == session or is_over(), "the servers did not take the password"
             twin.stop()
             twin.close()
-            assert took or is_over(), "the servers did not take the password"
+            return is_over()
+
+        self.wait_for(lambda: is_over() or say_goodbye(), f"the session of {name} is over")
 
         def is_back() -> bool:
             found = self.client.exists(path)

@@ -100,7 +100,7 @@ class CentralCourse:
 def measure_central(name: str, home: str, sizes: tuple[int, int]) -> Iterator[BenchRow]:
     allow_open_files(sizes[-1])
     with asyncio.Runner() as runner:  # one loop for both: gRPC's poller does not outlive the first
-        small, large = (run_central(runner, str(Path(home) / str(size)), size) for size in sizes)
+        small, large = (run_central(runner, str(Path(home) / str(size)), size, SESSION_MS) for size in sizes)
     yield from central_rows(name, small, large)
 
 
@@ -117,9 +117,7 @@ def allow_open_files(connections: int) -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
-def run_central(
-    runner: asyncio.Runner, home: str, size: int, *, session_ms: int = SESSION_MS, probed: bool = True
-) -> CentralCourse:
+def run_central(runner: asyncio.Runner, home: str, size: int, session_ms: int, *, probed: bool = True) -> CentralCourse:
     """probed: somebody else asks the node for something small all the time, which costs it a hundredth of a core."""
     with ExitStack() as stack:
         stack.enter_context(pinned(LOAD_CORE))
@@ -237,7 +235,7 @@ def measure_beside_zookeeper(name: str, home: str, sizes: Sequence[int]) -> Iter
             with pinned(LOAD_CORE), measured_ensemble(str(Path(home) / f"era-{size}"), session_ms) as ensemble:
                 era = runner.run(EraRun(ensemble, size, session_ms).measure())
             place = str(Path(home) / f"central-{size}")
-            central = run_central(runner, place, size, session_ms=session_ms, probed=False)
+            central = run_central(runner, place, size, session_ms, probed=False)
             yield from beside_rows(f"{name}: {size:,} consumers", central, era)
             yield from herd_rows(f"{name}: {size:,} consumers of the ZooKeeper era, one leaves", era)
 

@@ -173,7 +173,8 @@ class Engine:
 
     def undrafted(self, shard: int) -> Sequence[Record]:
         """What the shard has decided and does not write yet, for read-only inspection: something long is before it."""
-        return self._slots[shard].records
+        slot = self._slots[shard]
+        return [*slot.records, *slot.sliced]
 
     def report(self, shard: int) -> LoadReport:
         """What the shard's last replay met."""

@@ -57,10 +57,10 @@ from muster.coordinator.core.model.types import (
     Position,
     PositionChange,
     StoredOffset,
-    frozen_value,
 )
 from muster.coordinator.core.requests import audit_entries
 from muster.coordinator.errors import CoordinatorError, ErrorCode
+from muster.coordinator.values import frozen_value
 
 TopicId: TypeAlias = bytes
 Catalog: TypeAlias = Mapping[str, int]

@@ -5,7 +5,16 @@ from dataclasses import replace
 from typing import Any, Protocol
 
 from muster.coordinator.core.model.effects import Effects, GroupChanged, HeartbeatReply, Reply
-from muster.coordinator.core.model.events import Event, Forget, Heartbeat, JoinGroup, Loaded, TopicsChanged, Unload
+from muster.coordinator.core.model.events import (
+    Event,
+    Forget,
+    Heartbeat,
+    JoinGroup,
+    Loaded,
+    LongWorkGoesOn,
+    TopicsChanged,
+    Unload,
+)
 from muster.coordinator.core.model.records import Record
 from muster.coordinator.core.model.rights import Rights, RightsAnew
 from muster.coordinator.core.model.types import Limits, RequestId, TimerKey
@@ -49,6 +58,8 @@ class WatchedShard:
         """Only after Loaded is the state what it will be."""
         self._early: list[Record] | None = None
         """What was decided on the way there."""
+        self._long: tuple[Event, Effects] | None = None
+        """What is done a slice at a time, and what its slices have decided."""
 
     @property
     def deadlines(self) -> Mapping[TimerKey, int]:
@@ -58,10 +69,29 @@ class WatchedShard:
         index, watch = self.shard.index, self.node.watch
         if not self.alive:
             return self._wake(event, now_ms)
-        watch.before_step(index, self.shard, event)
+        goes_on = isinstance(event, LongWorkGoesOn)
+        if not goes_on:
+            watch.before_step(index, self.shard, event)
         effects = self.shard.step(event, now_ms)
-        watch.stepped(index, self.shard, event, effects)
+        if goes_on or effects.rest is not None:
+            self._take_slice(event, effects)
+        else:
+            watch.stepped(index, self.shard, event, effects)
         return effects
+
+    def _take_slice(self, event: Event, effects: Effects) -> None:
+        """All slices of something long: to the checkers they are one step."""
+        if not isinstance(event, LongWorkGoesOn):
+            self._long = event, Effects()
+        assert self._long is not None, "nothing long was begun"
+        begun, done = self._long
+        done.records += effects.records
+        done.replies += effects.replies
+        done.notices += effects.notices
+        done.timers |= effects.timers
+        if effects.rest is None:
+            self._long = None
+            self.node.watch.stepped(self.shard.index, self.shard, begun, done)
 
     def beat(self, group_id: str, member_id: str, generation: int, rights: Rights, now_ms: int) -> bool:
         return self.shard.beat(group_id, member_id, generation, rights, now_ms)

@@ -20,7 +20,9 @@ def entries(shard: Shard, group: str) -> list[RebalanceEntry]:
 
 def test_of_very_many_positions_some_are_told_and_the_others_counted() -> None:
     shard = Shard(LIMITS, 0)
-    shard.step(commit(1, "g", 10_000), 10)
+    effects = shard.step(commit(1, "g", 10_000), 10)
+    while effects.rest is not None:
+        effects = shard.step(effects.rest, 10)
     (entry,) = entries(shard, "g")
     assert len(entry.positions) == MAX_POSITIONS
     assert entry.more_positions == 10_000 - MAX_POSITIONS

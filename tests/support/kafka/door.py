@@ -71,7 +71,14 @@ class OneShard:
             return [refusal_while_loading(type(event)) for _, event in questions]
         if self.failed:
             return [refusal_of(type(event), ErrorCode.NOT_COORDINATOR, self.failed) for _, event in questions]
-        return [self.shard.step(event, T0).replies[0][1] for _, event in questions]
+        return [self.step(event) for _, event in questions]
+
+    def step(self, event: events.Request) -> Any:
+        """Its reply, after all slices of what is long."""
+        effects = self.shard.step(event, T0)
+        while effects.rest is not None:
+            effects = self.shard.step(effects.rest, T0)
+        return effects.replies[0][1]
 
     def begin_request(self, shard: int, event: events.Request, waiter: PendingGroupReply[Any]) -> None:
         raise NotImplementedError("the log's handlers and those of settings begin nothing that waits")

@@ -41,7 +41,7 @@ class Slices(OneShard):
 
     def begin_request(self, shard: int, event: events.Request, waiter: PendingGroupReply[Any]) -> None:
         self.asked.append(event)
-        ((_, reply),) = self.shard.step(event, T0).replies
+        reply = self.step(event)
         asyncio.get_running_loop().call_soon(lambda: None if waiter.done() else waiter.set_result(reply))
 
     def forget(self, shard: int, event: events.Request) -> None:
@@ -52,7 +52,7 @@ def play(story: Callable[[Slices, CommittedOffsetHandlers, KafkaCall], Awaitable
     async def run() -> None:
         driver = Slices()
         positions = {(TOPIC, number): CommittedOffset(number, -1, "") for number in range(MANY)}
-        driver.shard.step(events.OffsetCommit(driver.next_id(), GROUP, "", None, -1, positions, None), T0)
+        driver.step(events.OffsetCommit(driver.next_id(), GROUP, "", None, -1, positions, None))
         handlers = CommittedOffsetHandlers(GroupRequests(driver, 1), lambda: {TOPIC: MANY}, lambda *_: (0, 0))
         peer = ClientPeer("127.0.0.1", asyncio.get_running_loop().create_future())
         await story(driver, handlers, KafkaCall(version, "tests", peer))

@@ -211,6 +211,8 @@ CONNECT_PATIENCE_MS = 1_000
 """A node that is busy or far away needs a while to greet; one that is not there refuses at once."""
 QUIET_MS = 1_000
 """A call that goes on trying says so after this much silence; a node that restarts is often back before."""
+QUIETLY_REFUSED_MS = 5_000
+"""The same of a refusal: a coordinator that moves or loads is often there before."""
 WHILE_WRITING = "Internal error from Core"
 """What gRPC says with INTERNAL, in place of the status, where a stream ended while something was written to it: mostly
 that its connection broke."""
@@ -556,7 +558,8 @@ class CallRetry:
         wait_ms = self._backoff.next_ms()
         if now_ms() + wait_ms >= self._deadline_ms:
             return False
-        if self.waited_ms + wait_ms >= QUIET_MS:
+        quiet_ms = QUIET_MS if isinstance(error, Unreachable) else QUIETLY_REFUSED_MS
+        if self.waited_ms + wait_ms >= quiet_ms:
             self._tell(error)
         await asyncio.sleep(wait_ms / 1000)
         return True

@@ -107,10 +107,16 @@ REMEDY = "Write with a transactional producer of Kafka's own clients, through th
 
 
 def test_our_transactional_producer_is_refused_at_once_and_told_what_to_do(node: NodeProcess) -> None:
-    with Producer(bootstrap_servers=node.address, transactional_id="ours") as producer:
-        for call in (producer.init_transactions, producer.begin):
-            with pytest.raises(TransactionalIdNotAuthorized, match=REMEDY):
-                call()
+    producer = Producer(bootstrap_servers=node.address, transactional_id="ours")
+    for call in (producer.init_transactions, producer.begin):
+        with pytest.raises(TransactionalIdNotAuthorized, match=REMEDY):
+            call()
+    producer.close()
+    with (
+        pytest.raises(TransactionalIdNotAuthorized, match=REMEDY),
+        Producer(bootstrap_servers=node.address, transactional_id="ours"),
+    ):
+        pass
     with Admin(bootstrap_servers=node.address) as admin:
         for ask in (
             admin.list_transactions,

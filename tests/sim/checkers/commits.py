@@ -31,23 +31,24 @@ class CommitsAreFencedAndKept(Checker):
         """The last commit of each place before it was deleted. One whose answer comes later may be gone."""
         self.by_request: dict[int, list[tuple[Place, int]]] = {}
         self.count = 0
-        self.may_land: MayLand = anything
-        self.epochs: dict[str, int] = {}
-        """Of the members of the KIP-848 group that the step is about."""
+        self.may_land: dict[int, MayLand] = {}
+        """Of each shard's last commit: others step while it is at a long one."""
+        self.epochs: dict[int, dict[str, int]] = {}
+        """Of the members of the KIP-848 group that the shard's step is about."""
         self.trailing: dict[str, tuple[int, dict[str, int]]] = {}
         """group that turned classic -> its generation then, and the epoch at which each member was"""
 
     def before_step(self, shard: int, core: Shard, event: Event) -> None:
         turning = core.consumer_groups.get(group_of(event))
-        self.epochs = {member.id: member.epoch for member in turning.members.values()} if turning else {}
+        self.epochs[shard] = {member.id: member.epoch for member in turning.members.values()} if turning else {}
         if isinstance(event, OffsetCommit):
             consumer_group = core.consumer_groups.get(event.group_id)
             if consumer_group is not None:
-                self.may_land = may_commit_to_consumers(consumer_group, event)
+                self.may_land[shard] = may_commit_to_consumers(consumer_group, event)
             else:
                 group = core.groups.get(event.group_id)
                 trailing = self._has_not_joined_since_it_turned(group, event)
-                self.may_land = anything if trailing or may_commit(group, event) else nothing
+                self.may_land[shard] = anything if trailing or may_commit(group, event) else nothing
 
     def _has_not_joined_since_it_turned(self, group: ClassicGroup | None, commit: OffsetCommit) -> bool:
         """A member of a group that turned classic goes on under its epoch until the next generation."""
@@ -58,23 +59,24 @@ class CommitsAreFencedAndKept(Checker):
 
     def stepped(self, shard: int, core: Shard, event: Event, effects: Effects) -> None:
         group_id = group_of(event)
-        if self.epochs and group_id not in core.consumer_groups and group_id in core.groups:
+        epochs = self.epochs.get(shard, {})
+        if epochs and group_id not in core.consumer_groups and group_id in core.groups:
             # Who turned it may have come in this very step, in a static place, and was told an epoch all the same.
             told = {each.member_id: each.epoch for each in effects.records if isinstance(each, CurrentStored)}
-            self.trailing[group_id] = (core.groups[group_id].generation, {**self.epochs, **told})
+            self.trailing[group_id] = (core.groups[group_id].generation, {**epochs, **told})
         for record in effects.records:
             match record:
                 case OffsetsStored():
-                    self._stored(event, record)
+                    self._stored(event, record, self.may_land[shard])
                 case OffsetDeleted():
                     place = (record.group_id, record.topic, record.partition)
                     self.floors.pop(place, None)
                     self.buried[place] = self.count
 
-    def _stored(self, event: Event, record: OffsetsStored) -> None:
+    def _stored(self, event: Event, record: OffsetsStored, may_land: MayLand) -> None:
         assert isinstance(event, OffsetCommit)
         for (topic, partition), value in record.offsets.items():
-            if not self.may_land(topic, partition):
+            if not may_land(topic, partition):
                 self.fail(
                     f"a commit of {event.member_id or 'nobody'} in generation {event.generation} to "
                     f"{topic}-{partition} landed in {event.group_id}, though it may not speak for that"

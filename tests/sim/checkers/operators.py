@@ -20,14 +20,15 @@ Positions = dict[tuple[str, int], int]
 class OperatorsAreTold(Checker):
     def __init__(self, world: World) -> None:
         super().__init__(world)
-        self.was: Positions = {}
-        self.shared = False
+        self.was: dict[int, Positions] = {}
+        """Of the group that each shard's last such request is about: others step while it is at a long one."""
+        self.shared: dict[int, bool] = {}
 
     def before_step(self, shard: int, core: Shard, event: Event) -> None:
         if isinstance(event, OffsetCommit | OffsetDelete | DeleteGroup):
             ledger = core.ledgers.get(event.group_id)
-            self.was = positions(core, event.group_id)
-            self.shared = ledger is not None and ledger.newest is not None
+            self.was[shard] = positions(core, event.group_id)
+            self.shared[shard] = ledger is not None and ledger.newest is not None
 
     def stepped(self, shard: int, core: Shard, event: Event, effects: Effects) -> None:
         told = [
@@ -41,7 +42,7 @@ class OperatorsAreTold(Checker):
             done = any(isinstance(reply, DeleteReply) and reply.code is ErrorCode.NONE for _, reply in effects.replies)
             wanted = bool(event.operator) and done
         else:
-            wanted = self._is_of_an_operator(event) and positions(core, event.group_id) != self.was
+            wanted = self._is_of_an_operator(event, shard) and positions(core, event.group_id) != self.was[shard]
         if len(told) != wanted:
             self.fail(f"{event} is told {len(told)} times, not {int(wanted)}: {told}")
         elif wanted:
@@ -49,15 +50,16 @@ class OperatorsAreTold(Checker):
             self.world.census[f"told of operators: {told[0].outcome.name.lower()}"] += 1
             self._told_truly(core, event, told[0])
 
-    def _is_of_an_operator(self, event: OffsetCommit | OffsetDelete) -> bool:
+    def _is_of_an_operator(self, event: OffsetCommit | OffsetDelete, shard: int) -> bool:
         by_tool = isinstance(event, OffsetDelete) or event.by_tool
-        return bool(event.operator) and (by_tool or self.shared)
+        return bool(event.operator) and (by_tool or self.shared[shard])
 
     def _told_truly(self, core: Shard, event: OffsetCommit | OffsetDelete | DeleteGroup, entry: RebalanceEntry) -> None:
         now, told = positions(core, event.group_id), {(each.topic, each.partition): each for each in entry.positions}
-        changed = {place for place in {*now, *self.was} if now.get(place) != self.was.get(place)}
+        was = self.was[core.index]
+        changed = {place for place in {*now, *was} if now.get(place) != was.get(place)}
         if any(place not in told or told[place].after != now.get(place) for place in changed):
-            self.fail(f"{event} changed {self.was} to {now}, and {entry} tells it otherwise")
+            self.fail(f"{event} changed {was} to {now}, and {entry} tells it otherwise")
         kept = core.ledgers[event.group_id].entries
         if isinstance(event, DeleteGroup) and list(kept.values()) != [entry]:
             self.fail(f"of a deleted group more is told than who deleted it: {kept}")

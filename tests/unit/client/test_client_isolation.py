@@ -299,7 +299,7 @@ def test_a_position_that_a_transaction_holds_is_waited_for() -> None:
 
 
 def test_a_wait_that_lasts_is_told_once(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
-    monkeypatch.setattr(transport, "QUIET_MS", 0)
+    monkeypatch.setattr(transport, "QUIETLY_REFUSED_MS", 0)
     asyncio.run(Unstable(times=3).committed([TP]))
     [told] = [record.message for record in caplog.records]
     assert told.startswith("UNSTABLE_OFFSET_COMMIT: t-0: an open transaction holds an offset")

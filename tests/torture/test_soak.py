@@ -8,7 +8,7 @@ import pytest
 from tests.torture.churn import KINDS
 from tests.torture.soak import SPARE, Sample, counted_node, judged, slope, soak, table
 
-SECONDS = 90
+SECONDS = 60
 
 
 @pytest.mark.integration

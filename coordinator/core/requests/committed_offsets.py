@@ -299,7 +299,7 @@ class SlicedPositions:
 @frozen_value
 class MarkerConsequences:
     """What follows once those that waited for a marker have come to count, or to nothing. waiting: positions by group.
-    topics: with their ids."""
+    topics: of a commit, with their ids."""
 
     event: TxnEnded
     waiting: Mapping[str, int]
@@ -557,7 +557,8 @@ def end_transaction(event: TxnEnded, step: Step) -> None:
     pending, most = step.state.pending, COMMITTED_SLICES * step.limits.slice_positions
     waiting = {group_id: len(each.values) for group_id, each in pending.of.get(event.producer_id, {}).items()}
     marker = TxnMarked(event.producer_id, event.epoch, event.commit, event.coordinator_epoch, event.level)
-    consequences = MarkerConsequences(event, waiting, pending.topics_of(event.producer_id))
+    topics = pending.topics_of(event.producer_id) if event.commit else set()
+    consequences = MarkerConsequences(event, waiting, topics)
     if sum(waiting.values()) > most:
         begin_long_work(LongEnd(marker, end_in_slices(step.state, marker, most), consequences), step)
         return

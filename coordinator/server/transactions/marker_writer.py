@@ -10,6 +10,7 @@ each of them is asked for by itself, and reported when it has been written.
 import asyncio
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import islice
 from typing import Final, TypeAlias
 
 from muster.coordinator.edge.background_tasks import RestartedTask, SupervisedTasks
@@ -25,6 +26,8 @@ from muster.storage.logs.producer_state import MarkerToWrite
 
 MARKERS_PER_TURN: Final = 100
 """Markers that are appended between two turns of the loop: each may be for a file of its own."""
+MARKERS_SORTED: Final = 1_000
+"""Markers among which those for one log are looked for."""
 
 IsWanted: TypeAlias = Callable[[SendMarkers, TopicPartition], bool]
 """Whether its coordinator still waits for this marker."""
@@ -131,7 +134,7 @@ class MarkerWriter:
         """Kafka's error number for each, 0 for none."""
         try:
             done = self._broker.append_markers(*place, contents, self._clock_ms())
-        except StorageError as error:
+        except (StorageError, OSError) as error:
             return [code_of(error)] * len(contents)
         return [code_of(each) if isinstance(each, Exception) else 0 for each in done]
 
@@ -171,15 +174,17 @@ class MarkerFlush:
 def markers_of(
     asked: Sequence[SendMarkers],
 ) -> Iterator[tuple[TopicPartition, Sequence[tuple[int, MarkerToWrite]]]]:
-    """The markers for each log, a portion at a time, each with the number of who asks for it."""
-    found: dict[TopicPartition, list[tuple[int, MarkerToWrite]]] = {}
-    for number, each in enumerate(asked):
-        content = content_of(each)
-        for place in each.partitions:
-            found.setdefault(place, []).append((number, content))
-    for place, markers in found.items():
-        for first in range(0, len(markers), MARKERS_PER_TURN):
-            yield place, markers[first : first + MARKERS_PER_TURN]
+    """The markers for each log, each with the number of who asks for it. So many markers at a time, as one round may
+    ask for a million, and nobody has a turn while they are sorted."""
+    every = ((number, place) for number, each in enumerate(asked) for place in each.partitions)
+    contents = [content_of(each) for each in asked]
+    while some := tuple(islice(every, MARKERS_SORTED)):
+        found: dict[TopicPartition, list[tuple[int, MarkerToWrite]]] = {}
+        for number, place in some:
+            found.setdefault(place, []).append((number, contents[number]))
+        for place, markers in found.items():
+            for first in range(0, len(markers), MARKERS_PER_TURN):
+                yield place, markers[first : first + MARKERS_PER_TURN]
 
 
 def content_of(asked: SendMarkers) -> MarkerToWrite:

@@ -87,13 +87,6 @@ def check_assignor(word: str) -> None:
             raise ValueError(f"assignor={word!r}: {error}; and for tasks: {', '.join(PLANNING_WAYS)}") from None
 
 
-def list_ways() -> list[str]:
-    """All words for `assignor`."""
-    from muster.assignors.registry import known
-
-    return [*PLANNING_WAYS, *known()]
-
-
 def plan_tasks(ranges: Sequence[OffsetRange], plan: TaskPlan) -> Slots:
     """Slots that together hold each record of `ranges` once; empty when there is none.
 

@@ -62,8 +62,6 @@ MOST_KEYS: Final = 100
 MOST_JWKS_BYTES: Final = 1 << 20
 REFRESH_LEAST_S: Final = 10.0
 """A key that is not known makes the set be read again at most so often."""
-REFRESH_S: Final = 3_600.0
-"""Otherwise it is read again so often."""
 
 
 # SASL conversations (RFC 4422)

@@ -17,7 +17,6 @@ from muster.coordinator.kafka_backend.upstream.group_requests import AT_ONCE, CO
 from muster.coordinator.kafka_backend.upstream.upstream_client import Upstream
 
 FORBIDDEN_GROUP: Final = 30
-FORBIDDEN_TOPIC: Final = 29
 SETTLED: Final = frozenset({"Stable", "Empty"})
 
 

@@ -26,9 +26,6 @@ CATALOG = "topics.json"
 MAX_NAME = 249
 _LEGAL_NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 
-# Written by the node itself; clients may read them.
-INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__rebalances"})
-
 PRIVATE_TOPICS = frozenset({"__security"})
 """Nobody but the node itself is told of them, whatever they ask: they neither read nor write, make nor change them."""
 

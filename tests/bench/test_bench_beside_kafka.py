@@ -25,7 +25,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
         (wire_suite, "ROUNDS", 1),
         (wire_suite, "DELAY_MS", 0),
         (wire_suite, "CONNECTIONS", 2),
-        (wire_suite, "MANY", 2),
+        (wire_suite, "MANY", 3),  # other groups than those of CONNECTIONS
         (wire_suite, "ASKED", 20),
         (wire_suite, "LEAVES", (2,)),
     ):

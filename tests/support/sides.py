@@ -12,7 +12,7 @@ from muster.coordinator.config import Address
 from muster.coordinator.config.cluster import ClusterSettings
 from muster.coordinator.edge.cluster_view import monotonic_ms, wall_ms
 from muster.coordinator.errors import ErrorCode
-from muster.coordinator.replication.io.inbound_requests import ControllerSide, CurrentController, NoControllerDesk
+from muster.coordinator.replication.io.inbound_requests import ControllerSide, CurrentController
 from muster.coordinator.replication.io.replica_manager import ReplicaManager
 from muster.coordinator.replication.io.replicated_log import ReplicatedLog
 from muster.coordinator.replication.io.replicated_requests import ReplicatedRequests
@@ -35,6 +35,7 @@ from muster.coordinator.replication.protocol.controller.events_and_effects impor
 from muster.storage.broker.broker import Broker
 from muster.storage.config import LogSettings
 from muster.storage.logs.log import Log
+from tests.fakes.controller_desk import NoControllerDesk
 from tests.support.led_side import UnchangedTopics
 from tests.support.pace import pace
 from tests.unit.storage.logs import batch

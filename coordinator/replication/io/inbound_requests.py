@@ -6,7 +6,7 @@ that is not the controller has a desk that answers NOT_CONTROLLER (41).
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Any, NamedTuple, Protocol, TypeAlias
+from typing import NamedTuple, Protocol, TypeAlias
 
 from muster.coordinator.config import Address
 from muster.coordinator.errors import ErrorCode
@@ -239,16 +239,3 @@ class ControllerSide(NamedTuple):
     in_touch: Callable[[], bool] = lambda: True
     session_ms: int = 6_000
     heard: Callable[[], None] = lambda: None
-
-
-class NoControllerDesk:
-    """The desk of a node that is not the controller."""
-
-    async def alter_partition(self, node: Any, items: Any) -> AlterPartitionResult:
-        return AlterPartitionResult(ErrorCode.NOT_CONTROLLER)
-
-    async def controlled_shutdown(self, node: Any) -> ShutdownResult:
-        return ShutdownResult(ErrorCode.NOT_CONTROLLER)
-
-    async def cluster_state(self, node: Any, known: Any, offline: Any, max_wait_ms: int) -> ClusterState:
-        return ClusterState(ErrorCode.NOT_CONTROLLER)

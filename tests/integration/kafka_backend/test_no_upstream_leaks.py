@@ -133,8 +133,9 @@ def grpc_requests(method: str) -> Iterator[bytes]:
 async def ask_grpc(leaks: Leaks, node: CoordinatorNode) -> None:
     async with grpc.aio.insecure_channel(f"127.0.0.1:{node.bound.port}") as channel:
         for method in sorted(node.methods.stats):
-            for request in grpc_requests(method):
-                leaks.look(method, await grpc_answer(channel, method, request))
+            answers = (grpc_answer(channel, method, request) for request in grpc_requests(method))
+            for answer in await asyncio.gather(*answers):
+                leaks.look(method, answer)
 
 
 async def grpc_answer(channel: grpc.aio.Channel, method: str, request: bytes) -> bytes:

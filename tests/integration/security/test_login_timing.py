@@ -1,6 +1,6 @@
 """How long a login takes that fails tells nothing of why: an unknown name, and a known one with a wrong password.
 
-2,000 tries of each, in random order, through a real connection; compared by Mann and Whitney's test. The margin is five
+500 tries of each, in random order, through a real connection; compared by Mann and Whitney's test. The margin is five
 and a half times the spread that chance gives to so many, so that only a difference makes it fail; a login that fails a
 round trip earlier, which is also tried, is eight times as far away (0.93 beside 0.51 and 0.49).
 """
@@ -22,8 +22,8 @@ from tests.support.kafka.listener import HeldHandlers, client, listening
 from tests.support.logins import user
 
 pytestmark = pytest.mark.integration
-TRIES = 2_000
-MARGIN = 0.05
+TRIES = 500
+MARGIN = 0.1
 PASSWORD = "correct horse"
 FAILED = 58
 
@@ -91,4 +91,4 @@ def test_an_unknown_name_takes_as_long_as_a_wrong_password(attempt: Try, monkeyp
 
 def test_what_fails_a_round_trip_earlier_would_show() -> None:
     too_long = "x" * 300
-    assert timed(by_scram, ("alice", too_long), 200) > 0.5 + 6 * MARGIN
+    assert timed(by_scram, ("alice", too_long), 200) > 0.5 + 3 * MARGIN

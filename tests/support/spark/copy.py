@@ -1,6 +1,7 @@
-"""A streaming query that copies one topic to another, as a process of its own: for tests that kill drivers.
+"""A streaming query that copies one topic to another as a member of group "copy".
 
-Run as `python -m tests.support.spark.copy ADDRESS SOURCE TARGET CHECKPOINT ROWS`; it goes on until it is killed.
+For tests that kill drivers: `python -m tests.support.spark.copy ADDRESS SOURCE TARGET CHECKPOINT ROWS`
+goes on until it is killed.
 """
 
 import sys
@@ -10,6 +11,8 @@ from pyspark.errors import StreamingQueryException
 from muster.spark.session import session
 from tests.support.spark.reading import LATE
 
+MEMBER = {"group.id": "copy", "session.timeout.ms": "1500", "heartbeat.interval.ms": "300"}
+
 
 def main(address: str, source: str, target: str, checkpoint: str, rows: str) -> None:
     spark = session("copy", light=True)
@@ -17,7 +20,7 @@ def main(address: str, source: str, target: str, checkpoint: str, rows: str) -> 
     node = {"bootstrap.servers": address}
     records = (
         spark.readStream.format("muster")
-        .options(**node, subscribe=source, startingOffsets="earliest", maxOffsetsPerTrigger=rows)
+        .options(**node, **MEMBER, subscribe=source, startingOffsets="earliest", maxOffsetsPerTrigger=rows)
         .load()
     )
     writer = (

@@ -5,7 +5,7 @@ import asyncio
 from muster.coordinator.config import Address
 from muster.coordinator.config.cluster import ClusterSettings
 from muster.coordinator.replication.io import replica_manager as sides
-from muster.coordinator.replication.io.inbound_requests import ControllerSide, CurrentController, NoControllerDesk
+from muster.coordinator.replication.io.inbound_requests import ControllerSide, CurrentController
 from muster.coordinator.replication.io.replica_manager import ReplicaManager
 from muster.coordinator.replication.io.wire.node_links import LinkCaller, LinkSettings
 from muster.coordinator.replication.io.wire.node_listener import NodeListener
@@ -19,6 +19,7 @@ from muster.coordinator.replication.protocol.cluster_metadata import (
     TopicView,
 )
 from muster.storage.broker.broker import Broker
+from tests.fakes.controller_desk import NoControllerDesk
 from tests.fakes.memory_files import MemoryFiles
 from tests.unit.storage.logs import open_broker
 

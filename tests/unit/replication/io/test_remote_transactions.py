@@ -15,7 +15,7 @@ from muster.coordinator.kafka.handlers.transaction_batches import (
     make_markers_request,
     read_markers_response,
 )
-from muster.coordinator.replication.io.inbound_requests import NoControllerDesk, NodeDesk
+from muster.coordinator.replication.io.inbound_requests import NodeDesk
 from muster.coordinator.replication.io.remote_transactions import RemoteTransactions, split_addition
 from muster.coordinator.replication.io.wire.node_api import client_id_of
 from muster.coordinator.replication.io.wire.node_links import LinkBroken, LinkCaller, LinkSettings
@@ -24,6 +24,7 @@ from muster.coordinator.replication.protocol.cluster_metadata import ClusterImag
 from muster.coordinator.transactions.events import PartitionAddition
 from muster.coordinator.transactions.node_requests import NETWORK_EXCEPTION
 from muster.storage.logs.producer_state import MarkerToWrite
+from tests.fakes.controller_desk import NoControllerDesk
 from tests.support.pace import pace
 from tests.support.replication import CLUSTER, PATIENCE_S, HeldDesk, linked, serving
 from tests.unit.replication.io.test_node_link import closed_port

@@ -11,7 +11,6 @@ from muster.coordinator.replication.io.inbound_requests import (
     ControllerDesk,
     ControllerSide,
     CurrentController,
-    NoControllerDesk,
     NodeDesk,
 )
 from muster.coordinator.replication.io.outbound_requests import AlterPartitionClient, ImagePolling
@@ -34,6 +33,7 @@ from muster.coordinator.replication.protocol.controller.events_and_effects impor
 from muster.coordinator.replication.protocol.leader import IsrProposal
 from muster.coordinator.replication.protocol.node_replicas import NodeReplicas, ReplicaSettings
 from muster.coordinator.replication.protocol.replica_fetch import FetchAnswer, FetchRequest
+from tests.fakes.controller_desk import NoControllerDesk
 from tests.sim.replication.disk import Disk
 from tests.support.replication import ORDERS, TOPIC, whole
 from tests.support.sides import unheard

@@ -37,9 +37,14 @@ NEWEST_ANSWERS: Final = 5
 so many nothing is concluded: the first has to wait for its connection."""
 
 CALM_S: Final = 30.0
-CALMLY: Final = 4
-"""Where nothing has rebalanced for so long, a broker is left alone so many times as long: rounds mostly last longer,
-for members hear of them with a heartbeat, every three seconds."""
+CALMLY: Final = 6
+"""Where nothing has rebalanced for so long, and at the start, a broker is left alone so many times as long: rounds
+mostly last as long, for members hear of them with a heartbeat, every three seconds."""
+
+VERY_CALM_S: Final = 600.0
+VERY_CALMLY: Final = 10
+"""The same for longer: to list groups is the dearest of what is asked in calm, for a broker has to ask all partitions
+of the topic that it leads."""
 
 LONGEST_S: Final = 30.0
 """Between two looks at a broker that fails."""
@@ -67,23 +72,26 @@ class LookPace:
 
     poll_s: float
     failures: int = 0
-    calm_s: float = 0.0
-    """For how long nothing has been seen to rebalance."""
+    calm_s: float = CALM_S
+    """For how long nothing has been seen to rebalance; in the beginning nothing is known to."""
     took_s: deque[float] = field(default_factory=lambda: deque(maxlen=NEWEST_ANSWERS))
 
     def after_answer(self, took_s: float, throttle_s: float, *, busy: bool = True) -> float:
         """busy: something rebalances.
 
         >>> pace = LookPace(0.5)
-        >>> pace.after_answer(0.002, 0), pace.after_answer(0.002, 4)
-        (0.5, 4)
+        >>> pace.after_answer(0.002, 0), pace.after_answer(0.002, 4), pace.after_answer(0.002, 0, busy=False)
+        (0.5, 4, 0.5)
         """
+        if busy:
+            self.calm_s = 0.0
         pause_s = self._pause_s(took_s, throttle_s)
-        self.calm_s = 0.0 if busy else self.calm_s + pause_s
+        self.calm_s += 0.0 if busy else pause_s
         return pause_s
 
     def _pause_s(self, took_s: float, throttle_s: float) -> float:
-        poll_s = self.poll_s * (CALMLY if self.calm_s >= CALM_S else 1)
+        calm = VERY_CALMLY if self.calm_s >= VERY_CALM_S else CALMLY if self.calm_s >= CALM_S else 1
+        poll_s = self.poll_s * calm
         self.failures = 0
         self.took_s.append(took_s)
         known = len(self.took_s) == NEWEST_ANSWERS
@@ -120,6 +128,7 @@ class LiveLooks:
         self._describe_s = describe_ms / 1000
         self._looking: dict[int, RestartedTask] = {}
         self._sights: dict[int, BrokerSight] = {}
+        self._paces: dict[int, LookPace] = {}
         self._minding = RestartedTask("brokers to look at", self._mind_brokers)
         self.only_looks = False
         """Whether looks are all that is known of groups: then they do not become rarer."""
@@ -131,6 +140,11 @@ class LiveLooks:
         await self._minding.stop()
         for task in self._looking.values():
             await task.stop()
+
+    def stir(self) -> None:
+        """Something else than a look tells that groups rebalance: from the next look on they are frequent."""
+        for pace in self._paces.values():
+            pace.calm_s = 0.0
 
     def look_at_all_soon(self) -> None:
         """With the next look, whenever that was done last."""
@@ -146,12 +160,14 @@ class LiveLooks:
                 self._looking[broker].start()
             for broker in self._looking.keys() - brokers:
                 await self._looking.pop(broker).stop()
+                self._paces.pop(broker, None)
                 self._lose_sight(broker, "")
                 del self._sights[broker]
             await asyncio.sleep(BROKERS_S)
 
     async def _look_on(self, broker: int) -> None:
         pace, clock = LookPace(self._poll_s), asyncio.get_running_loop().time
+        self._paces[broker] = pace
         while True:
             began_s = clock()
             try:

@@ -19,10 +19,10 @@ from muster.coordinator.kafka_backend.upstream.record_requests import (
     LATEST,
     OUT_OF_RANGE,
     fetch_log_sizes,
-    fetch_unread,
     list_offsets,
 )
 from muster.coordinator.kafka_backend.upstream.upstream_client import NO_LEADER, TopicMetadata, Upstream
+from muster.coordinator.watch.fetch_session import TopicFetchSession
 from muster.coordinator.watch.watched_partition import WatchedPartition
 
 OFFSETS_TOPIC: Final = "__consumer_offsets"
@@ -32,6 +32,10 @@ TOPIC_AUTHORIZATION_FAILED: Final = 29
 IDLE_S: Final = 2.0
 """Between two fetches of a broker once all has been read. The broker keeps none of them open: it would look at all that
 is asked for with each commit that comes."""
+
+CALM_S: Final = 30.0
+CALM_IDLE_S: Final = 5.0
+"""Between two where nothing has happened for so long but commits: whoever sees something happen stirs the reader."""
 
 MUCH_BYTES: Final = 256 << 10
 """Of one partition in an answer: then it is asked again at once."""
@@ -43,7 +47,10 @@ PAUSE_S: Final = 0.5
 """After an answer that brought nothing but trouble."""
 
 LONG_PAUSE_S: Final = 10.0
-"""Until it is tried again to read what nobody may read, and looked up whether the topic is still the same."""
+"""Until it is tried again to read what nobody may read."""
+
+SAME_S: Final = 30.0
+"""Between two looks at whether the topic is still the same, where nothing that is read says that it is not."""
 
 
 # What is not allowed
@@ -151,8 +158,12 @@ class OffsetsTopicReader:
         self._looking = RestartedTask("leaders of watched partitions", self._look_for_leaders)
         self._hurried: dict[int, asyncio.Event] = {}
         """By leader: set, its next fetch is wanted at once."""
+        self._sessions: dict[int, TopicFetchSession] = {}
+        """By leader."""
         self._flowing: dict[int, bool] = {}
         """By leader, whether its last answer was so large that there is likely to be more."""
+        self._stirred_s = -CALM_S
+        """When something happened last, by the loop's time."""
         self._stale = asyncio.Event()
         self._topic_id = b""
         self._allowed = True
@@ -165,8 +176,13 @@ class OffsetsTopicReader:
         if partition in self._positions:
             self._positions[partition] = WatchedPosition(self._listener.made_partition(partition, again=True))
 
+    def stir(self) -> None:
+        """Something has happened, and more is likely to: from now on fetches are frequent for a while."""
+        self._stirred_s = asyncio.get_running_loop().time()
+
     def hurry(self) -> None:
         """Something has happened that records will tell of."""
+        self.stir()
         for hurried in self._hurried.values():
             hurried.set()
 
@@ -196,11 +212,12 @@ class OffsetsTopicReader:
                 self._following[leader].start()
             for leader in self._following.keys() - leaders:
                 self._following.pop(leader).cancel()
+                self._sessions.pop(leader, None)
             lost = [each for each in self._positions if view.leader(OFFSETS_TOPIC, each) == NO_LEADER]
             topic = view.topics.get(OFFSETS_TOPIC)
             self._trouble(lost, describe_missing(0 if topic is None else topic.code))
             with suppress(TimeoutError):
-                async with asyncio.timeout(PAUSE_S if lost and self._allowed else LONG_PAUSE_S):
+                async with asyncio.timeout(LONG_PAUSE_S if not self._allowed else PAUSE_S if lost else SAME_S):
                     await self._stale.wait()
             await asyncio.sleep(PAUSE_S)
 
@@ -252,8 +269,9 @@ class OffsetsTopicReader:
     async def _rest(self, leader: int) -> None:
         """Until the next fetch of all that a leader has is due, or wanted."""
         hurried = self._hurried.setdefault(leader, asyncio.Event())
+        calm = asyncio.get_running_loop().time() - self._stirred_s >= CALM_S
         with suppress(TimeoutError):
-            async with asyncio.timeout(IDLE_S):
+            async with asyncio.timeout(CALM_IDLE_S if calm else IDLE_S):
                 await hurried.wait()
         hurried.clear()
 
@@ -263,9 +281,8 @@ class OffsetsTopicReader:
         ready = {each: self._positions[each] for each in led if self._positions[each].next >= 0}
         if not ready:
             return True
-        asked = {(OFFSETS_TOPIC, each): position.next for each, position in ready.items()}
-        answer = await fetch_unread(self._upstream, leader, asked)
-        told = {each.partition_index: each for topic in answer.responses for each in topic.partitions}
+        session = self._sessions.setdefault(leader, TopicFetchSession(self._upstream, leader, OFFSETS_TOPIC))
+        told = await session.fetch({each: position.next for each, position in ready.items()})
         self._flowing[leader] = any(len(each.records or b"") >= MUCH_BYTES for each in told.values())
         return any([await self._take(each, told.get(each)) for each in ready if self._reads(each, ready)])
 

@@ -792,11 +792,12 @@ class WatchedFacts:
         )
         return watched
 
-    def pass_facts(self, partition: int, shard: int) -> None:
-        """What was said since the last call, positions excepted."""
+    def pass_facts(self, partition: int, shard: int) -> bool:
+        """What was said since the last call, positions excepted. Whether anything was."""
         collector = self._collectors[partition]
         facts, collector.facts = collector.facts, []
         self._pass(partition, shard, facts)
+        return bool(facts)
 
     def pass_settled(self, partition: int, facts: Iterable[Record], shard: int) -> None:
         """Facts that another process has read; what else is known of a rebalance is put into its entry."""

@@ -137,31 +137,6 @@ async def fetch(
 ) -> dict[TopicPartition, FetchedPortion]:
     """What there is from these offsets on, read_uncommitted, markers included; a batch that holds the offset may begin
     before it. With max_wait_ms the broker waits so long for something to come. Raises UpstreamError."""
-    answer = await fetch_unread(
-        upstream, broker, wanted, max_wait_ms=max_wait_ms, portion=portion, purpose=purpose, within_s=within_s
-    )
-    return {
-        (topic.topic, each.partition_index): FetchedPortion(
-            each.error_code, checked_batches(topic.topic, each), each.high_watermark, each.log_start_offset
-        )
-        for topic in answer.responses
-        for each in topic.partitions
-    }
-
-
-async def fetch_unread(
-    upstream: Upstream,
-    broker: int,
-    wanted: Mapping[TopicPartition, int],
-    *,
-    max_wait_ms: int = 0,
-    min_bytes: int = 1,
-    portion: int = PORTION,
-    purpose: str = READ,
-    within_s: float | None = None,
-) -> Any:
-    """As `fetch`, the broker's answer as it came: no batch has been looked at. min_bytes: for how much the broker
-    waits, max_wait_ms at most. Raises UpstreamError."""
     topics: dict[str, list[object]] = {}
     for (topic, partition), offset in wanted.items():
         part = struct("FetchRequest.topics.partitions")(
@@ -170,7 +145,7 @@ async def fetch_unread(
         topics.setdefault(topic, []).append(part)
     request = struct("FetchRequest")(
         max_wait_ms=max_wait_ms,
-        min_bytes=min_bytes if max_wait_ms else 0,
+        min_bytes=1 if max_wait_ms else 0,
         max_bytes=ANSWER_LIMIT,
         session_epoch=-1,
         topics=[struct("FetchRequest.topics")(topic=name, partitions=parts) for name, parts in topics.items()],
@@ -180,7 +155,13 @@ async def fetch_unread(
     )
     if answer.error_code:
         raise UpstreamRefused("fetching", answer.error_code)
-    return answer
+    return {
+        (topic.topic, each.partition_index): FetchedPortion(
+            each.error_code, checked_batches(topic.topic, each), each.high_watermark, each.log_start_offset
+        )
+        for topic in answer.responses
+        for each in topic.partitions
+    }
 
 
 def checked_batches(topic: str, part: Any) -> list[BatchView]:

@@ -64,6 +64,10 @@ class LookedKafka:
     async def stop(self) -> None:
         await self._looks.stop()
 
+    def stir(self) -> None:
+        """Records tell that groups rebalance."""
+        self._looks.stir()
+
     def hide(self, hidden: bool) -> None:
         """Whether nobody may read the records."""
         self.hidden = hidden

@@ -66,6 +66,7 @@ from muster.coordinator.watch.segment_files import NoSegments, SegmentFile, find
 from muster.coordinator.watch.segment_workers import (
     SegmentNews,
     SegmentWork,
+    WorkerFailed,
     read_by_worker,
     share_segments,
     usable_processors,
@@ -94,6 +95,9 @@ TICK_S: Final = 0.25
 
 SESSIONS_S: Final = 5.0
 """For asking after the session timeouts of groups before their past is read; looks ask after the rest."""
+
+TOPICS_MS: Final = 30_000
+"""Between two questions about all topics where nothing is read of groups: their members have not noticed any change."""
 
 LOGS_S: Final = 1.0
 """How often it is looked whether the brokers' logs have grown."""
@@ -444,7 +448,7 @@ class KafkaWatchBackend(WatchBackend):
         self.topics = UpstreamTopics(
             self.upstream,
             now_ms=self._clock.now_ms,
-            refresh_ms=settings.engine_kafka_metadata_refresh_ms,
+            refresh_ms=max(settings.engine_kafka_metadata_refresh_ms, TOPICS_MS),
             gone_after_ms=settings.engine_kafka_topic_gone_after_ms,
             on_bug=partial(report_contained, "looking at the topics of the watched Kafka"),
             on_trouble=self._topics_troubled,
@@ -565,7 +569,10 @@ class KafkaWatchBackend(WatchBackend):
         return self._facts.made_partition(partition)
 
     def took_batches(self, partition: int) -> None:
-        self._facts.pass_facts(partition, partition)
+        if self._facts.pass_facts(partition, partition) and not self._excuses.get(partition):
+            self._looks.stir()
+            self._reader.stir()
+            self.topics.look_soon()
 
     def progressed(self, partition: int, progress: ReadingProgress) -> None:
         self._progress[partition] = progress
@@ -767,14 +774,21 @@ class SegmentsWatchBackend(WatchBackend):
         self._unanswered = set(range(self.shards))
         self._facts.shard_of = lambda group_id: partition_for(group_id, self.shards)
         self._facts.strays = self._partitions != list(range(self.shards))
-        if not await self._read_of_one_group():
-            if shares := share_segments(self._segments, usable_processors()):
-                await self._read_by_workers(shares)
-            else:
-                await self._read_alone(self._segments)
+        try:
+            if not await self._read_of_one_group():
+                await self._read_all()
+        except (OSError, WorkerFailed) as error:  # to be tried again, which may not help
+            self.stand(min(self._unanswered, default=0), f"the segments cannot be read: {error}")
+            raise
         self._unanswered.clear()
         for shard in range(self.shards):
             self.stand(shard, "")
+
+    async def _read_all(self) -> None:
+        if shares := share_segments(self._segments, usable_processors()):
+            await self._read_by_workers(shares)
+        else:
+            await self._read_alone(self._segments)
 
     async def _read_of_one_group(self) -> bool:
         """Where one group alone matters: read the partition that has it, if all partitions are here. Whether it has."""

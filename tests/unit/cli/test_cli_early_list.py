@@ -1,6 +1,7 @@
 """`muster groups list --kafka` and `--segments` print groups as soon as their records have been read."""
 
 import json
+import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -14,6 +15,8 @@ from muster.cli.common.output import GrowingTable
 from muster.cli.common.watching import LOADING, ReadingPace
 from muster.cli.groups import description
 from muster.client.described import GroupListing
+from muster.coordinator.core.watched.watched_shard import NOT_READ
+from muster.coordinator.server.watch_backend.watch_backend import LOOKING
 
 
 def listing(group_id: str) -> GroupListing:
@@ -78,13 +81,39 @@ def test_another_trouble_ends_it(listed: Callable[..., str]) -> None:
     assert len(rounds) == 1
 
 
-def test_reading_that_stands_still_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    "sentence",
+    [
+        "the segments cannot be read: [Errno 5] Input/output error",
+        "__consumer_offsets-3 cannot be read: broker 1 cannot be reached: it is away",
+        "watch.poll.ms is 0, so nothing is looked at",
+    ],
+)
+def test_what_goes_on_failing_is_told(sentence: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(watching, "PATIENCE_S", -1.0)
     pace = ReadingPace()
-    pace.pause(LOADING + "1 of 3 MiB")
-    pace.pause(LOADING + "2 of 3 MiB")
-    with pytest.raises(Unhealthy, match="2 of 3 MiB"):
-        pace.pause(LOADING + "2 of 3 MiB")
+    pace.pause(LOADING + "the segments are being read: 1 of 3 MiB")
+    pace.pause(LOADING + sentence)
+    with pytest.raises(Unhealthy, match=re.escape(sentence)):
+        pace.pause(LOADING + sentence)
+
+
+@pytest.mark.parametrize(
+    "sentence",
+    [
+        NOT_READ,
+        "__consumer_offsets-3 has not been read yet",
+        "__consumer_offsets-3 is being read: 1 of 3 MiB",
+        "the segments are being read: 1 of 3 MiB",
+        LOOKING,
+    ],
+)
+def test_reading_may_take_as_long_as_it_does(sentence: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(watching, "PATIENCE_S", -1.0)
+    monkeypatch.setattr(watching, "PAUSE_S", 0.0)
+    pace = ReadingPace()
+    for _ in range(3):
+        pace.pause(LOADING + sentence)
 
 
 def test_later_rows_keep_the_columns_of_the_first(capsys: pytest.CaptureFixture[str]) -> None:

@@ -21,6 +21,7 @@ def run(
 ) -> None:
     monkeypatch.setattr(offsets_topic_reader, "PAUSE_S", 0.001)
     monkeypatch.setattr(offsets_topic_reader, "LONG_PAUSE_S", 0.01)
+    monkeypatch.setattr(offsets_topic_reader, "SAME_S", 0.01)
 
     async def whole() -> None:
         async with UpstreamBroker() as broker:

@@ -23,6 +23,7 @@ DAY_S = 86_400
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(offsets_topic_reader, "PAUSE_S", 0.001)
     monkeypatch.setattr(offsets_topic_reader, "LONG_PAUSE_S", 0.01)
+    monkeypatch.setattr(offsets_topic_reader, "SAME_S", 0.01)
 
 
 def set_clock(monkeypatch: pytest.MonkeyPatch, ahead_s: float) -> None:

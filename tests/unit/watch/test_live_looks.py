@@ -10,7 +10,17 @@ from muster.coordinator.kafka.codec.codec import struct
 from muster.coordinator.kafka_backend.upstream.group_requests import ListedUpstreamGroup
 from muster.coordinator.kafka_backend.upstream.protocol import SUPPORTED_APIS, UpstreamAddress, UpstreamRefused
 from muster.coordinator.kafka_backend.upstream.upstream_client import Upstream
-from muster.coordinator.watch.live_looks import CALMLY, LEFT_ALONE, LONGEST_S, REBALANCING, LiveLooks, LookPace
+from muster.coordinator.watch.live_looks import (
+    CALM_S,
+    CALMLY,
+    LEFT_ALONE,
+    LONGEST_S,
+    REBALANCING,
+    VERY_CALM_S,
+    VERY_CALMLY,
+    LiveLooks,
+    LookPace,
+)
 from tests.fakes.upstream_broker import UpstreamBroker, metadata
 
 PREPARING, COMPLETING = "PreparingRebalance", "CompletingRebalance"
@@ -203,8 +213,21 @@ def test_failures_make_pauses_longer_until_it_answers_again() -> None:
 
 def test_where_nothing_rebalances_for_long_looks_are_rarer_until_something_does() -> None:
     pace = LookPace(0.5)
-    pauses = [pace.after_answer(0.001, 0, busy=False) for _ in range(100)]
+    assert pace.after_answer(0.001, 0, busy=False) == 0.5 * CALMLY, "in the beginning nothing is known to rebalance"
+    assert pace.after_answer(0.001, 0, busy=True) == 0.5
+    pauses = [pace.after_answer(0.001, 0, busy=False) for _ in range(500)]
     assert pauses[:60] == [0.5] * 60
-    assert set(pauses[61:]) == {0.5 * CALMLY}
+    assert set(pauses[60:]) == {0.5 * CALMLY, 0.5 * VERY_CALMLY}
+    assert sum(pauses[: pauses.index(0.5 * VERY_CALMLY)]) == VERY_CALM_S
     pace.after_answer(0.001, 0, busy=True)
     assert pace.after_answer(0.001, 0, busy=False) == 0.5
+
+
+def test_what_else_tells_that_groups_rebalance_makes_looks_frequent() -> None:
+    async def story(scene: Scene) -> None:
+        pace = scene.looks._paces[1]
+        assert pace.calm_s >= CALM_S
+        scene.looks.stir()
+        assert pace.after_answer(0.001, 0, busy=False) == pace.poll_s
+
+    run(story)

@@ -133,10 +133,14 @@ def run(
     monkeypatch: pytest.MonkeyPatch,
     before: Callable[[Scene], None] = lambda scene: None,
     idle_s: float = 0.01,
+    calm_s: float = 0.0,
 ) -> None:
+    """calm_s: between fetches while nothing happens; 0: idle_s."""
     monkeypatch.setattr(module, "PAUSE_S", 0.001)
     monkeypatch.setattr(module, "LONG_PAUSE_S", 0.01)
+    monkeypatch.setattr(module, "SAME_S", 0.01)
     monkeypatch.setattr(module, "IDLE_S", idle_s)
+    monkeypatch.setattr(module, "CALM_IDLE_S", calm_s or idle_s)
 
     async def whole() -> None:
         async with UpstreamBroker() as broker:
@@ -287,6 +291,19 @@ def test_a_broker_is_left_alone_once_all_is_read_until_something_has_happened(mo
         assert {request.max_wait_ms for request in scene.broker.of("Fetch")} == {0}
 
     run(story, monkeypatch, idle_s=3_600)
+
+
+def test_after_something_has_happened_fetches_are_frequent(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def story(scene: Scene) -> None:
+        await scene.heard.until(scene.has_read(0, 3))
+        await scene.heard.until(lambda: leader_rests(scene))
+        scene.write(0, 0, 5)
+        scene.reader.hurry()
+        await scene.heard.until(scene.has_read(0, 5))
+        scene.write(0, 0, 9)
+        await scene.heard.until(scene.has_read(0, 9))
+
+    run(story, monkeypatch, idle_s=0.01, calm_s=3_600)
 
 
 def leader_rests(scene: Scene) -> bool:

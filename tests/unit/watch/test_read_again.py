@@ -166,6 +166,30 @@ def test_groups_are_answered_for_once_their_partition_has_been_read_where_all_ar
     assert seen == list(enumerate(early, 1))
 
 
+def test_a_copy_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+    folder = small_copies(tmp_path / "copies", {"g1": 0})
+    damaged = folder / "__consumer_offsets-0" / f"{1:020}.log"
+    damaged.mkdir()  # no file
+
+    async def story() -> str:
+        settings = Settings(
+            watch_enable=True, watch_segments=str(folder), listeners="127.0.0.1:0", http_listeners=""
+        )  # fmt: skip
+        node = CoordinatorNode(settings)
+        await node.start()
+        try:
+            async with asyncio.timeout(PATIENCE_S):
+                while True:
+                    core = node.engine.core(0)
+                    if isinstance(core, WatchedShard) and "cannot" in core.excuse:
+                        return core.excuse
+                    await asyncio.sleep(0.01)
+        finally:
+            await node.stop()
+
+    assert asyncio.run(story()).startswith(f"the segments cannot be read: [Errno 21] Is a directory: '{damaged}'")
+
+
 def test_one_group_is_told_of_the_same_whether_others_are_read_or_not(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

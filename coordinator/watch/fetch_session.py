@@ -4,12 +4,14 @@ request names only what has moved on, and an answer only what has something new.
 A broker that cannot keep one more session in mind answers all that it is asked for, each time.
 """
 
+import asyncio
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any, Final
 
 from muster.coordinator.kafka.codec.codec import struct
 from muster.coordinator.kafka_backend.upstream.connection import READ
-from muster.coordinator.kafka_backend.upstream.protocol import UpstreamRefused
+from muster.coordinator.kafka_backend.upstream.protocol import UpstreamError, UpstreamRefused
 from muster.coordinator.kafka_backend.upstream.record_requests import ANSWER_LIMIT, PORTION
 from muster.coordinator.kafka_backend.upstream.upstream_client import Upstream
 
@@ -18,6 +20,12 @@ WRONG_EPOCH: Final = 71
 """What a broker says of a session that it has forgotten, or whose requests it has not seen all of."""
 
 LAST_EPOCH: Final = (1 << 31) - 1
+
+NO_MORE: Final = -1
+"""The epoch of a request after which the broker may forget the session."""
+
+CLOSE_S: Final = 0.5
+"""For telling it so: a broker has room for a thousand sessions, and drops those that nobody uses by itself."""
 
 
 class TopicFetchSession:
@@ -52,6 +60,14 @@ class TopicFetchSession:
         if self._id:
             self._epoch = began % LAST_EPOCH + 1
         return {number: told.get(number) or self._nothing(number) for number in wanted if number in self._ends}
+
+    async def close(self) -> None:
+        """Let the broker forget it, if it answers at once."""
+        if self._id and self._epoch:
+            with suppress(UpstreamError, TimeoutError):
+                async with asyncio.timeout(CLOSE_S):
+                    await self._ask(self._asked, NO_MORE)
+        self._id = self._epoch = 0
 
     def _nothing(self, partition: int) -> Any:
         return struct("FetchResponse.responses.partitions")(

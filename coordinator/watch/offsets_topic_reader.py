@@ -190,6 +190,7 @@ class OffsetsTopicReader:
         await self._looking.stop()
         for task in self._following.values():
             await task.stop()
+        await asyncio.gather(*(session.close() for session in self._sessions.values()))
 
     # -- leaders ------------------------------------------------------------------------------------------------------
 

@@ -9,7 +9,7 @@ import pytest
 from muster.coordinator.kafka.codec.codec import struct
 from muster.coordinator.kafka_backend.upstream.protocol import Unreached, UpstreamAddress, UpstreamRefused
 from muster.coordinator.kafka_backend.upstream.upstream_client import Upstream
-from muster.coordinator.watch.fetch_session import LAST_EPOCH, NOT_FOUND, WRONG_EPOCH, TopicFetchSession
+from muster.coordinator.watch.fetch_session import LAST_EPOCH, NO_MORE, NOT_FOUND, WRONG_EPOCH, TopicFetchSession
 from tests.fakes.upstream_broker import HANG_UP, UpstreamBroker
 from tests.fakes.upstream_catalog import Told, UpstreamCatalog
 
@@ -43,6 +43,8 @@ class SessionBroker:
         if request.session_epoch == 0:
             self.session_id, self.epoch = (self.session_id + 1 if self.keeps else 0), 0
             self.offsets, self.said = {}, {}
+        elif request.session_epoch == NO_MORE:
+            return struct("FetchResponse")()
         elif request.session_id != self.session_id:
             return struct("FetchResponse")(error_code=NOT_FOUND)
         elif request.session_epoch != self.epoch:
@@ -148,6 +150,20 @@ def test_after_a_lost_answer_everything_is_named_in_place_of_the_old_session() -
         await scene.heard({0: 5, 1: 0})
         last = scene.broker.of("Fetch")[-1]
         assert (last.session_id, last.session_epoch) == (1, 0)
+        assert scene.named[-1] == {0: 5, 1: 0}
+
+    run(story)
+
+
+def test_the_broker_may_forget_one_that_is_closed() -> None:
+    async def story(scene: SessionBroker) -> None:
+        await scene.session.close()
+        assert scene.named == [], "there is none yet"
+        await scene.heard({0: 5, 1: 0})
+        await scene.session.close()
+        last = scene.broker.of("Fetch")[-1]
+        assert (last.session_id, last.session_epoch, scene.named[-1]) == (1, -1, {})
+        await scene.heard({0: 5, 1: 0})
         assert scene.named[-1] == {0: 5, 1: 0}
 
     run(story)

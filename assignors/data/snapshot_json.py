@@ -6,6 +6,7 @@ import base64
 import binascii
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from json.encoder import encode_basestring_ascii
 from typing import Any, TypedDict, TypeVar
 
 from muster.assignors.data.values import JsonValue, Member, SnapshotValues
@@ -57,8 +58,9 @@ def write_member_json(member: Member) -> str:
 
 def join_snapshot_json(topics: Mapping[str, int], members: Iterable[str], assignor: str) -> str:
     """What `encode_snapshot_json` makes of a snapshot of these three, its members by `write_member_json`."""
-    by = f',"assignor":{_write(assignor)}' if assignor else ""
-    return f'{{"topics":{_write(topics)},"members":[{",".join(members)}]{by}}}'
+    by = f',"assignor":{encode_basestring_ascii(assignor)}' if assignor else ""
+    counts = ",".join([f"{encode_basestring_ascii(topic)}:{count}" for topic, count in topics.items()])
+    return f'{{"topics":{{{counts}}},"members":[{",".join(members)}]{by}}}'
 
 
 def compact_json(fields: Mapping[str, object]) -> str:

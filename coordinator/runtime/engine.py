@@ -41,6 +41,7 @@ from muster.coordinator.runtime.ports import GroupLog, LogFailed
 from muster.coordinator.runtime.replay import LoadReport, recreated_topics
 from muster.coordinator.runtime.shards import (
     GROUPS,
+    REPLIES,
     LoadMeasurementWork,
     ReleasedAnswers,
     ShardCore,
@@ -48,7 +49,6 @@ from muster.coordinator.runtime.shards import (
     ShardSlot,
     ShardStatus,
     ShardWork,
-    is_request,
     loading_excuse,
 )
 from muster.coordinator.runtime.stepper import BugReport, FlushJob, LoadJob, Reports, StatusReport, Stepper
@@ -118,6 +118,7 @@ class Engine:
         self._stepper = self._make_stepper(log, self._slots, self._reports, self.metrics, written_at_once)
         # Each of them is the stepper's as well.
         self._answers = self._stepper.answers
+        self.take_released: Callable[[], ReleasedAnswers] = self._answers.take_released
         self._deadlines = self._stepper.deadlines
         self._flushing = self._stepper.flushing
         self._loads = self._stepper.loads
@@ -132,24 +133,30 @@ class Engine:
         """Events that wait for the next turn."""
         return len(self._inbox)
 
+    def next_turn(self) -> tuple[bool, int | None]:
+        """Whether a turn has something to do now, whatever the time, and when one has at the latest, if ever.
+
+        No timer is due before that; a turn at it may still find that the timer was pushed back. While a slow flush
+        holds answers back none is: a turn has to follow its end.
+        """
+        stepper, flushing, loads = self._stepper, self._flushing, self._loads
+        pending = bool(self._inbox or loads.fallen or stepper.chores or stepper.drafted or stepper.queued)
+        silenced = flushing.job is not None and flushing.silences(self._turned_ms)
+        timer_ms = None if silenced else self._deadlines.timers.next_ms
+        if not loads.pauses and not self._starved.pauses:
+            return pending, timer_ms
+        times = (timer_ms, loads.pauses.next_ms, self._starved.pauses.next_ms)
+        return pending, min((at_ms for at_ms in times if at_ms is not None), default=None)
+
     @property
     def pending(self) -> bool:
         """Whether a turn has something to do now, whatever the time."""
-        stepper = self._stepper
-        return bool(self._inbox or self._loads.fallen or stepper.chores or stepper.drafted or stepper.queued)
+        return self.next_turn()[0]
 
     @property
     def next_deadline_ms(self) -> int | None:
-        """No timer is due before this time; a turn at it may still find that the timer was pushed back.
-
-        While a slow flush holds answers back none is: a turn has to follow its end.
-        """
-        silenced = self._flushing.job is not None and self._flushing.silences(self._turned_ms)
-        timer_ms = None if silenced else self._deadlines.timers.next_ms
-        if not self._loads.pauses and not self._starved.pauses:
-            return timer_ms
-        times = (timer_ms, self._loads.pauses.next_ms, self._starved.pauses.next_ms)
-        return min((at_ms for at_ms in times if at_ms is not None), default=None)
+        """When a turn has something to do at the latest; None: it is not known that one ever has."""
+        return self.next_turn()[1]
 
     @property
     def starved(self) -> Mapping[int, str]:
@@ -253,7 +260,7 @@ class Engine:
         A request to a shard that cannot take it is answered at once. A Forget is never refused.
         """
         slot = self._slots[shard]
-        if is_request(event):
+        if type(event) in REPLIES:  # `is_request` is a call more for each
             if slot.status is not ShardStatus.ACTIVE:
                 self._answers.answer(type(event), event.request_id, self._excuse(slot, type(event)))
                 return True
@@ -365,9 +372,6 @@ class Engine:
             else:
                 self._reached(self._slots[shard], position, now_ms)
 
-    def take_released(self) -> ReleasedAnswers:
-        return self._answers.take_released()
-
     def _make_stepper(
         self, log: GroupLog, slots: list[ShardSlot], reports: Reports, metrics: Metrics, written_at_once: int
     ) -> Stepper:
@@ -379,8 +383,7 @@ class Engine:
 
     def _finished(self, job: FlushJob, now_ms: int) -> None:
         """A flush has ended well: was it too slow for members who wait?"""
-        self._flushing.finish(job)
-        if (beyond_ms := self._flushing.too_slow_ms(now_ms)) > 0:
+        if (beyond_ms := self._flushing.finish(job, now_ms)) > 0:
             self.metrics.slow_flushes += 1
             self.move_deadlines(beyond_ms, now_ms)
         self.metrics.flushes += 1

@@ -115,10 +115,11 @@ class BrokerGroupLog:
 
     def append(self, shard: int, groups: Sequence[Entry], ledger: Sequence[Entry], now_ms: int) -> None:
         # The ledger goes first: an explanation without its generation is harmless, the reverse is a gap.
-        try:
-            self._append(LEDGER_TOPIC, shard, ledger, now_ms)
-        except LogFailed as error:
-            self._losses.append(f"{len(ledger)} explanations of rebalances could not be written: {error}")
+        if ledger:
+            try:
+                self._append(LEDGER_TOPIC, shard, ledger, now_ms)
+            except LogFailed as error:
+                self._losses.append(f"{len(ledger)} explanations of rebalances could not be written: {error}")
         self._append(GROUPS_TOPIC, shard, groups, now_ms)
 
     def _append(self, topic: str, shard: int, records: Sequence[Entry], now_ms: int) -> None:

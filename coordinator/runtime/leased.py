@@ -160,7 +160,7 @@ class LeasedAnswers(Answers):
         if not wrote:
             replies = self._release_unchanged(slot, replies)
         if replies or notices:
-            slot.held.append(HeldAnswersSince(position, replies, notices, self._clock_ms()))
+            slot.held.append(HeldAnswersSince(position, [*replies], [*notices], self._clock_ms()))
             self._metrics.held += len(replies)
 
     def _release_unchanged(self, slot: ShardSlot, replies: Replies) -> Replies:
@@ -200,7 +200,7 @@ class LeasedAnswers(Answers):
                 request = slot.unanswered.pop(request_id, None)
                 if request is not None:
                     self.answer(type(request), request_id, away_answer(type(request), TOO_LATE))
-            slot.held[at] = HeldAnswersSince(held.position, (), held.notices, held.since_ms)
+            slot.held[at] = HeldAnswersSince(held.position, [], held.notices, held.since_ms)
         while slot.held and not slot.held[0].replies and not slot.held[0].notices:
             slot.held.popleft()
         return late

@@ -302,11 +302,11 @@ class ShardStatus(Enum):
 
 @frozen_value
 class HeldAnswers:
-    """What one step wants to say once the first `position` appends of its shard are durable."""
+    """What steps want to say once the first `position` appends of their shard are durable."""
 
     position: int
-    replies: Replies
-    notices: Notices
+    replies: list[tuple[RequestId, Reply]]
+    notices: list[GroupChanged]
 
 
 @dataclass(slots=True)
@@ -474,9 +474,14 @@ class Answers:
         position = slot.position
         if position <= slot.durable:
             self.release(slot, replies, notices)
+            return
+        self._metrics.held += len(replies)
+        if slot.held and slot.held[-1].position == position:
+            # What a turn says of one shard goes together.
+            slot.held[-1].replies.extend(replies)
+            slot.held[-1].notices.extend(notices)
         else:
-            slot.held.append(HeldAnswers(position, replies, notices))
-            self._metrics.held += len(replies)
+            slot.held.append(HeldAnswers(position, [*replies], [*notices]))
 
     def reached(self, slot: ShardSlot, position: int) -> None:
         """The shard's first `position` appends are durable: tell what rests on them."""

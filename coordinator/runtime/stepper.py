@@ -39,13 +39,13 @@ from muster.coordinator.runtime.shards import (
     GROUPS,
     Answers,
     AppendDraft,
-    LogPart,
     Notices,
     Replies,
     ShardCore,
     ShardKind,
     ShardSlot,
     ShardStatus,
+    Writer,
     count_entries,
     is_request,
     not_served_sentence,
@@ -98,22 +98,25 @@ class FlushQueue:
         """A job for every append so far. None while one is running or nothing is to flush."""
         if self.job is not None or not self.dirty:
             return None
-        self.job = FlushJob(self._log, {shard: slots[shard].appended for shard in sorted(self.dirty)})
+        positions: dict[int, int] = {}
+        for shard in sorted(self.dirty):
+            positions[shard] = slots[shard].appended
+        self.job = FlushJob(self._log, positions)
         self.dirty.clear()
         self._job_since_ms = self._dirty_since_ms
         return self.job
 
-    def finish(self, job: FlushJob) -> None:
-        """The job has ended, well or not. Raises ValueError for one that is not in flight."""
+    def finish(self, job: FlushJob, now_ms: int | None = None) -> int:
+        """The job has ended: well, at `now_ms`, or not. Raises ValueError for one that is not in flight.
+
+        Returns how much longer it took than members can wait, if it ended well; at most 0 when it was in time.
+        Deadlines move by that, so what waits for the next job has not waited as long either.
+        """
         if job is not self.job:
             raise ValueError(f"the flush job of shards {sorted(job.positions)} is not the one in flight")
         self.job = None
-
-    def too_slow_ms(self, now_ms: int) -> int:
-        """How much longer the job that has just ended took than members can wait; at most 0 when it was in time.
-
-        Deadlines move by that, so what waits for the next job has not waited as long either.
-        """
+        if now_ms is None:
+            return 0
         beyond_ms = now_ms - self._job_since_ms - SLOW_FLUSH_MS
         if beyond_ms > 0:
             self._dirty_since_ms = min(self._dirty_since_ms + beyond_ms, now_ms)
@@ -520,7 +523,7 @@ class Stepper:
         except Exception as error:  # a record that has no bytes is a bug of whoever let it in
             self._unwritable(slot, error, now_ms)
         else:
-            self._keep(slot, records, (LogPart(None, encoded.groups),), encoded.ledger, now_ms)
+            self._keep(slot, records, ((None, encoded.groups),), encoded.ledger, now_ms)
 
     def _write_on(self, slot: ShardSlot, now_ms: int) -> None:
         """A portion of the shard's draft; once there is none left, its append, and what was decided meanwhile."""
@@ -552,7 +555,7 @@ class Stepper:
         self,
         slot: ShardSlot,
         records: Sequence[Record],
-        parts: Sequence[LogPart],
+        parts: Sequence[tuple[Writer, Sequence[Entry]]],
         ledger: Sequence[Entry],
         now_ms: int,
         *,

@@ -75,7 +75,7 @@ class RebalanceLines:
             return
         if unsettled is not None:
             self._enqueue_entry(notice.group_id, unsettled)
-        if is_unsettled(entry):
+        if entry.moves and is_unsettled(entry):
             if len(self._unsettled) >= MOST_UNSETTLED:
                 oldest = next(iter(self._unsettled))
                 self._enqueue_entry(oldest, self._unsettled.pop(oldest))
@@ -105,11 +105,7 @@ class RebalanceLines:
 
 def is_unsettled(entry: RebalanceEntry) -> bool:
     """Whether partitions are still on their way to their new owners."""
-    return (
-        bool(entry.moves)
-        and entry.outcome is Outcome.COMPLETED
-        and any(move.target and move.unowned_ms < 0 for move in entry.moves)
-    )
+    return entry.outcome is Outcome.COMPLETED and any(move.target and move.unowned_ms < 0 for move in entry.moves)
 
 
 def is_settlement(entry: RebalanceEntry) -> bool:

@@ -138,7 +138,8 @@ class AppendFastPath:
             file.write((_pack(first, length, epoch), view[MAGIC_AT:]), size, position)
         except OSError as error:
             raise undo_failed_write(log, active, error, size) from error
-        active.note(last, timestamp, size)
+        marks = ((last, position),) if position > active.index_due else ()
+        active.note_row(last, timestamp, last, size, marks)
         if head is not None:
             log.note_producer(active, head)
         log.note_end(last + 1, now_ms)

@@ -150,12 +150,15 @@ class ClassicMembers(dict[str, ClassicMember]):
         super().__init__()
         self.joining_count = 0
         self._supporters: Counter[str] = Counter()
+        self._said: tuple[str | None, list[bytes]] = (None, [])
+        """A protocol, and what each member says of it; an empty list is not known."""
 
     def add(self, member: ClassicMember) -> None:
         assert member.id not in self, f"member {member.id!r} is there already"
         self[member.id] = member
         self.joining_count += member.joining
         self._supporters.update(member.offer)
+        self._said = (None, [])
 
     def remove(self, member: ClassicMember) -> None:
         del self[member.id]
@@ -184,7 +187,7 @@ class ClassicMembers(dict[str, ClassicMember]):
         """The member offers these from now on; as a rule they are what it offered before."""
         if protocols == member.protocols:
             return
-        self._withdraw(member)
+        self._withdraw(member)  # forgets what it said
         member.protocols = protocols
         self._supporters.update(member.offer)
 
@@ -202,15 +205,23 @@ class ClassicMembers(dict[str, ClassicMember]):
         return False
 
     def subscriptions(self, protocol: str | None) -> list[bytes]:
-        """What each says of what it reads, in order (`ClassicMember.metadata`): nearly all offer one protocol."""
-        return [
-            member.protocols[0].metadata
-            if member.protocols and member.protocols[0].name == protocol
-            else member.metadata(protocol)
-            for member in self.values()
-        ]
+        """What each says of what it reads, in order (`ClassicMember.metadata`). Nobody may change the list.
+
+        Nearly all offer one protocol, and a generation asks five times.
+        """
+        known, said = self._said
+        if known != protocol or not said:
+            said = [
+                member.protocols[0].metadata
+                if member.protocols and member.protocols[0].name == protocol
+                else member.metadata(protocol)
+                for member in self.values()
+            ]
+            self._said = protocol, said
+        return said
 
     def _withdraw(self, member: ClassicMember) -> None:
+        self._said = (None, [])
         for name in member.offer:
             self._supporters[name] -= 1
             if not self._supporters[name]:
@@ -489,17 +500,18 @@ class ClassicGroup:
 
     def stored_bytes(self, shares: Mapping[str, bytes] | None = None, without: str = "") -> int:
         """What the log would keep of it, never estimated too low: with these shares, without that member."""
-        size = 0
+        size, names = 0, list[str | None]()
         subscriptions = self.members.subscriptions(self.protocol_name)
         for member, subscription in zip(self.members.values(), subscriptions, strict=True):
             if member.id != without:
                 share = member.assignment if shares is None else shares.get(member.id, b"")
-                names = text_bytes(member.id, member.group_instance_id, member.client_id, member.client_host)
-                size += len(subscription) + len(share) + names + FIXED_BYTES
-        return size
+                names += (member.id, member.group_instance_id, member.client_id, member.client_host)
+                size += len(subscription) + len(share) + FIXED_BYTES
+        return size + text_bytes(*names)
 
     def record(self, now_ms: int) -> GroupStored:
         """The group as it stands, as a fact to keep."""
+        said = self.members.subscriptions(self.protocol_name)
         return GroupStored(
             group_id=self.id,
             protocol_type=self.protocol_type or "",
@@ -507,21 +519,22 @@ class ClassicGroup:
             protocol=self.protocol_name,
             leader=self.leader,
             state_timestamp_ms=now_ms,
-            members=tuple(map(stored_member, self.members.values(), self.members.subscriptions(self.protocol_name))),
+            members=tuple(
+                [
+                    MemberRecord(
+                        member_id=member.id,
+                        group_instance_id=member.group_instance_id,
+                        client_id=member.client_id,
+                        client_host=member.client_host,
+                        rebalance_timeout_ms=member.rebalance_timeout_ms,
+                        session_timeout_ms=member.session_timeout_ms,
+                        subscription=subscription,
+                        assignment=member.assignment,
+                    )
+                    for member, subscription in zip(self.members.values(), said, strict=True)
+                ]
+            ),
         )
-
-
-def stored_member(member: ClassicMember, subscription: bytes) -> MemberRecord:
-    return MemberRecord(
-        member_id=member.id,
-        group_instance_id=member.group_instance_id,
-        client_id=member.client_id,
-        client_host=member.client_host,
-        rebalance_timeout_ms=member.rebalance_timeout_ms,
-        session_timeout_ms=member.session_timeout_ms,
-        subscription=subscription,
-        assignment=member.assignment,
-    )
 
 
 # Checks

@@ -483,9 +483,11 @@ def park_sync(member: ClassicMember, request: SyncGroup, step: Step) -> None:
 
 
 def accept_leader_plan(group: ClassicGroup, request: SyncGroup, step: Step) -> None:
-    snapshot = rebalance_ledger.PlanProvenance(
-        request.snapshot.decode("utf-8", "replace"), delayed=request.scheduled_delay_ms > 0
-    )
+    snapshot = rebalance_ledger.NO_PROVENANCE
+    if request.snapshot or request.scheduled_delay_ms > 0:
+        snapshot = rebalance_ledger.PlanProvenance(
+            request.snapshot.decode("utf-8", "replace"), delayed=request.scheduled_delay_ms > 0
+        )
     accept_plan(group, dict(request.assignments), snapshot, step)
     if request.leader_state or rebalance.kept_delay(group.id, step) is not None:
         rebalance.keep_delay(group, request, step)

@@ -34,6 +34,7 @@ from muster.coordinator.core.groups.member_causes import (
 from muster.coordinator.core.groups.state import Step
 from muster.coordinator.core.model.effects import SyncReply
 from muster.coordinator.core.model.ledger import (
+    AT_ONCE_MS,
     Departure,
     OngoingRebalance,
     PlanBefore,
@@ -75,7 +76,8 @@ from muster.coordinator.core.model.types import (
 
 def begin_rebalance(group: ClassicGroup, trigger: RebalanceTrigger, arriving: ClassicMember | None, step: Step) -> None:
     """A rebalance starts. One that had not got its plan yet ends here and leaves its own entry."""
-    late = [] if group.settling is None else close_settling(group, step)
+    late = [] if group.settling is None else group.settling.late
+    close_settling(group, step)
     unfinished = group.rebalance
     if unfinished is not None:
         write_entry(group, unfinished, Outcome.SUPERSEDED, group.protocol_name, PlanDiff((), (), {}), step)
@@ -201,7 +203,7 @@ def record_decision(group: ClassicGroup, given: PlanProvenance, step: Step) -> N
     leader = group.acting_leader
     planners = (leader,) if leader else ()
     length_ms, waits = step.now_ms - rebalance.joined_at_ms, NO_WAITS
-    if leader in group.members:
+    if leader in group.members and length_ms > AT_ONCE_MS:
         ends = {leader: (WaitEnd.JOINED, step.now_ms)}
         waits = waits_of({leader: group.members[leader].client_id}, ends, rebalance.joined_at_ms, step.now_ms)
     rebalance.phases.append(RebalancePhase("plan", length_ms, planners, waits))
@@ -229,13 +231,12 @@ def note_topic_changes(group: ClassicGroup, last: Plan, step: Step) -> None:
     rebalance = group.rebalance
     assert rebalance is not None
     subscribed = group.subscribed_topics or frozenset()
-    dropped = {topic for share in last.values() for topic in share} - subscribed
-    read = subscribed | dropped
-    first = any(phase.name == INITIAL_DELAY for phase in rebalance.phases)
+    dropped = set[str]().union(*last.values()) - subscribed
+    first = rebalance.phases[0].name == INITIAL_DELAY
     since_ms = rebalance.started_at_ms if first else group.planned_at_ms  # before, no member waited for a topic
-    changes = changes_since(step.state, read, since_ms)
-    earlier = changes_since(step.state, dropped - {each.topic for each in changes}, step.now_ms - NOTICE_MS)
-    if earlier:
+    changes = changes_since(step.state, subscribed | dropped, since_ms)
+    if dropped:
+        earlier = changes_since(step.state, dropped - {each.topic for each in changes}, step.now_ms - NOTICE_MS)
         changes += tuple(each for each in earlier if each.kind is TopicChangeKind.DELETED)
     if changes:
         rebalance.topics = (*rebalance.topics, *(each for each in changes if each not in rebalance.topics))
@@ -249,14 +250,11 @@ def abandon_rebalance(group: ClassicGroup, step: Step) -> None:
         write_entry(group, unfinished, Outcome.SUPERSEDED, group.protocol_name, PlanDiff((), (), {}), step)
 
 
-def close_settling(group: ClassicGroup, step: Step) -> list[str]:
-    """Complete the last entry. Returns the members that have not fetched what it gave them."""
-    settling = group.settling
-    if settling is None:
-        return []
-    group.settling = None
-    keep_settlement(group, settling.settlement(step.now_ms), step)
-    return settling.late
+def close_settling(group: ClassicGroup, step: Step) -> None:
+    """Complete the last entry, if it is not complete."""
+    settling, group.settling = group.settling, None
+    if settling is not None:
+        keep_settlement(group, settling.settlement(step.now_ms), step)
 
 
 def write_entry(
@@ -270,7 +268,8 @@ def write_entry(
     plan: Plan | None = None,
 ) -> RebalanceEntry:
     """Keep the entry. `plan`: what has been decided, if something has."""
-    rebalance.trigger = leave_sentence(group, rebalance.trigger)
+    if rebalance.trigger.cause is Cause.MEMBER_LEFT:
+        rebalance.trigger = leave_sentence(group, rebalance.trigger)
     completed = outcome is Outcome.COMPLETED
     snapshot_json, source = chosen_snapshot(group, given, step) if completed else ("", "")
     change = RebalanceChange(

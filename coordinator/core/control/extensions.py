@@ -20,6 +20,7 @@ class BalanceExtension(GroupExtension):
     """Plans are made from measured loads, and what moved rests."""
 
     timers = frozenset({balance_switch.BALANCE_TIMER})
+    tables = {"plan_recorded": "settings"}  # noqa: RUF012  # nobody changes it
 
     def prepare_snapshot(self, group: GroupData, snapshot: Snapshot, step: Step) -> Snapshot:
         return group_balance.weigh_snapshot(snapshot, group, step)
@@ -41,6 +42,7 @@ class OverrideExtension(GroupExtension):
     """Freezes, deploys, drains and pins correct plans, and shares wait for heirs."""
 
     timers = overrides.TIMERS
+    tables = {"leader_plan_adopted": "holds", "plan_settled": "holds"}  # noqa: RUF012  # nobody changes it
 
     def protects_members(self, group_id: str, state: ShardState) -> bool:
         return overrides.are_members_protected(state, group_id)
@@ -96,6 +98,8 @@ class OverrideExtension(GroupExtension):
 
 class ShadowExtension(GroupExtension):
     """Other assignors make each decision again, for the ledger."""
+
+    tables = {"entry_kept": "settings"}  # noqa: RUF012  # nobody changes it
 
     def entry_kept(self, group_id: str, entry: RebalanceEntry, step: Step) -> None:
         shadow_assignors.score_with_shadows(group_id, entry, step)

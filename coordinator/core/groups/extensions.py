@@ -53,6 +53,9 @@ class GroupExtension:
     timers: frozenset[str] = frozenset()
     """First words of the timer keys that are its own."""
 
+    tables: Mapping[str, str] = {}
+    """What it is told (`TOLD`) -> the table of `ShardState` by group that says of which groups: of others it is not."""
+
     # Plans.
 
     def protects_members(self, group_id: str, state: "ShardState") -> bool:
@@ -131,6 +134,9 @@ class GroupExtension:
 CALLS: Final = tuple(name for name, call in vars(GroupExtension).items() if callable(call) and not name.startswith("_"))
 """What extensions may be asked or told."""
 
+TOLD: Final = ("leader_plan_adopted", "plan_recorded", "entry_kept", "plan_settled")
+"""Those of every rebalance, for which nearly no group has anything set: who is in no table is not even asked."""
+
 
 def answers(extension: GroupExtension, call: str) -> bool:
     """Whether it has an answer of its own."""
@@ -140,12 +146,16 @@ def answers(extension: GroupExtension, call: str) -> bool:
 class Extensions:
     """All of them, asked in this order. The first that corrects a plan, or lets one stand, has the say."""
 
-    __slots__ = ("_answering", "by_timer", "each")
+    __slots__ = ("_answering", "_told", "by_timer", "each")
 
     def __init__(self, each: tuple[GroupExtension, ...] = ()) -> None:
         self.each = each
         self._answering = {name: tuple(one for one in each if answers(one, name)) for name in CALLS}
         """By call: those that answer it, which is one of four as a rule."""
+        self._told = {
+            name: tuple((getattr(one, name), one.tables.get(name)) for one in self._answering[name]) for name in TOLD
+        }
+        """By call: those that are told, and the table that a group has to be in, if there is one."""
         self.by_timer: Mapping[str, GroupExtension] = {word: one for one in each for word in one.timers}
         """First word of a timer key -> whose it is. Other timers are a group's, or the shard's."""
 
@@ -178,8 +188,9 @@ class Extensions:
             one.plan_adopted(group_id, inherited, step)
 
     def leader_plan_adopted(self, group_id: str, step: "Step") -> None:
-        for one in self._answering["leader_plan_adopted"]:
-            one.leader_plan_adopted(group_id, step)
+        for tell, table in self._told["leader_plan_adopted"]:
+            if table is None or group_id in getattr(step.state, table):
+                tell(group_id, step)
 
     def member_left(
         self, group_id: str, member: MemberIdentifiers, share: Mapping[str, Partitions], step: "Step"
@@ -196,16 +207,19 @@ class Extensions:
         return None
 
     def plan_recorded(self, group_id: str, entry: RebalanceEntry, step: "Step") -> None:
-        for one in self._answering["plan_recorded"]:
-            one.plan_recorded(group_id, entry, step)
+        for tell, table in self._told["plan_recorded"]:
+            if table is None or group_id in getattr(step.state, table):
+                tell(group_id, entry, step)
 
     def entry_kept(self, group_id: str, entry: RebalanceEntry, step: "Step") -> None:
-        for one in self._answering["entry_kept"]:
-            one.entry_kept(group_id, entry, step)
+        for tell, table in self._told["entry_kept"]:
+            if table is None or group_id in getattr(step.state, table):
+                tell(group_id, entry, step)
 
     def plan_settled(self, group_id: str, step: "Step") -> None:
-        for one in self._answering["plan_settled"]:
-            one.plan_settled(group_id, step)
+        for tell, table in self._told["plan_settled"]:
+            if table is None or group_id in getattr(step.state, table):
+                tell(group_id, step)
 
     def group_forgotten(self, group_id: str, step: "Step") -> None:
         for one in self._answering["group_forgotten"]:

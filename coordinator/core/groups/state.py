@@ -393,8 +393,9 @@ class ShardState:
 
     def find(self, kind: type[G], group_id: str) -> G | None:
         """The log's group of this id, if it is of this kind."""
-        group = self.logged(group_id)
-        return group if isinstance(group, kind) else None
+        group = self.groups.get(group_id)
+        logged = None if group is None else group.logged
+        return logged if isinstance(logged, kind) else None
 
     def get(self, kind: type[G], group_id: str) -> G:
         """The log's group of this id, which is known to be of this kind."""
@@ -531,7 +532,7 @@ class Step:
     def disarm(self, *keys: TimerKey) -> None:
         for key in keys:
             if self.state.deadlines.pop(key, None) is not None:
-                self.out.cancel_timer(key)
+                self.out.timers[key] = None
 
     def announce(self, group: GroupData, entry: RebalanceEntry | None = None) -> None:
         """Tell the group's watchers."""

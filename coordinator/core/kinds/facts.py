@@ -130,7 +130,7 @@ def take_ended(state: ShardState, waiting: Mapping[str, WaitingPositions], commi
 
 
 def apply_rebalance_decided(state: ShardState, record: RebalanceDecided) -> None:
-    ledger = state.ledgers.setdefault(record.group_id, GroupLedger())
+    ledger = state.ledgers.get(record.group_id) or state.ledgers.setdefault(record.group_id, GroupLedger())
     ledger.keep(record.entry)
     ledger.settlements.pop(record.entry.number, None)
     if record.entry.outcome is Outcome.GROUP_DELETED:
@@ -140,7 +140,7 @@ def apply_rebalance_decided(state: ShardState, record: RebalanceDecided) -> None
 
 
 def apply_rebalance_settled(state: ShardState, record: RebalanceSettled) -> None:
-    ledger = state.ledgers.setdefault(record.group_id, GroupLedger())
+    ledger = state.ledgers.get(record.group_id) or state.ledgers.setdefault(record.group_id, GroupLedger())
     ledger.settlements[record.settlement.number] = record.settlement
 
 

@@ -314,7 +314,7 @@ class RebalanceSettling:
         return Settlement(
             number=self.number,
             settled_at_ms=now_ms,
-            waited_for=last_few(self.fetched),
+            waited_for=tuple(self.fetched)[-MAX_WAITED_FOR:],
             unowned=tuple(unowned),
             unowned_partition_ms=total,
             synced=tuple(self.fetched.items()),
@@ -481,8 +481,13 @@ TIME_TO_SYNC_MS = 1_000
 """Who has not synced when a settle phase is cut off sooner has had no time to (EX-W1)."""
 
 
-def settling_phase(name: str, entry: RebalanceEntry, settlement: Settlement) -> RebalancePhase:
-    """The phase after the plan: which members had their share last, or not at all."""
+def settling_phase(entry: RebalanceEntry, settlement: Settlement) -> RebalancePhase:
+    """The phase after the plan: which members had their share last, or not at all. Those before it give it its name."""
+    name = "settle"
+    for phase in entry.phases:
+        if phase.name in LAST_PHASES:
+            name = LAST_PHASES[phase.name]
+            break
     length_ms = settlement.settled_at_ms - entry.ended_at_ms
     if settlement.waits is None and (not settlement.synced or entry.certainty is Certainty.UNSPECIFIED):
         return RebalancePhase(name, length_ms, settlement.waited_for)
@@ -509,14 +514,6 @@ def settle_waits(clients: Mapping[str, str], planned_at_ms: int, settlement: Set
     return waits_of(clients, ended, planned_at_ms, settlement.settled_at_ms)
 
 
-def name_last_phase(names: Iterable[str]) -> str:
-    """What the phase after the plan is called, by those before it."""
-    for name in names:
-        if name in LAST_PHASES:
-            return LAST_PHASES[name]
-    return "settle"
-
-
 def settle_entry(entry: RebalanceEntry, settlement: Settlement | None) -> RebalanceEntry:
     """The entry with what became known after the plan."""
     if settlement is None:
@@ -532,31 +529,28 @@ def settle_entry(entry: RebalanceEntry, settlement: Settlement | None) -> Rebala
                 for move in moves
             ]
         )
-    last = name_last_phase([phase.name for phase in entry.phases])
     return replace(
         entry,
-        phases=(*entry.phases, settling_phase(last, entry, settlement)),
+        phases=(*entry.phases, settling_phase(entry, settlement)),
         moves=moves,
         members=tuple(
             [
-                member if member.member_id not in synced else with_share_time(member, synced[member.member_id])
+                # `replace` takes four times as long, for each member of every rebalance.
+                MemberPlan(
+                    member_id=member.member_id,
+                    client_id=member.client_id,
+                    client_host=member.client_host,
+                    group_instance_id=member.group_instance_id,
+                    assigned=member.assigned,
+                    joined_at_ms=member.joined_at_ms,
+                    synced_at_ms=synced[member.member_id],
+                )
+                if member.member_id in synced
+                else member
                 for member in entry.members
             ]
         ),
         unowned_partition_ms=settlement.unowned_partition_ms,
-    )
-
-
-def with_share_time(member: MemberPlan, synced_at_ms: int) -> MemberPlan:
-    """The member once it had its share. `replace` takes four times as long, for each member of every rebalance."""
-    return MemberPlan(
-        member_id=member.member_id,
-        client_id=member.client_id,
-        client_host=member.client_host,
-        group_instance_id=member.group_instance_id,
-        assigned=member.assigned,
-        joined_at_ms=member.joined_at_ms,
-        synced_at_ms=synced_at_ms,
     )
 
 

@@ -11,7 +11,7 @@ estimated before a step changes anything, never too low, and checked against `Li
 what one segment holds.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Generic, TypeAlias, TypeVar
@@ -407,7 +407,7 @@ def shorten_entry(entry: RebalanceEntry, limit: int) -> RebalanceEntry:
             break
         kept += 1
     said = f"{len(entry.moves) - kept} of {len(entry.moves)} moves and all shares are left out: the entry is too large"
-    shares = sum(map(member_bytes, entry.members))
+    shares = shares_bytes(entry.members)
     shorter = replace(
         entry,
         moves=entry.moves[:kept],
@@ -432,7 +432,7 @@ def entry_bytes(entry: RebalanceEntry) -> int:
     )
     words = [*entry.also]
     size = 1_024 + 2 * told  # quotes within a snapshot are escaped
-    size += sum(map(move_bytes, entry.moves)) + sum(map(member_bytes, entry.members))
+    size += sum(map(move_bytes, entry.moves)) + shares_bytes(entry.members)
     for phase in entry.phases:
         words += (phase.name, *phase.waited_for)
         for wait in phase.waits:
@@ -456,15 +456,19 @@ def move_bytes(move: PartitionMove) -> int:
     return text_bytes(move.topic, move.source, move.target, move.why) + ENTRY_BYTES
 
 
-def member_bytes(member: MemberPlan) -> int:
-    share = dict(member.assigned)
-    words = text_bytes(member.member_id, member.client_id, member.client_host, member.group_instance_id, *share)
-    return ENTRY_BYTES + words + FIXED_BYTES * len(share) + PARTITION_BYTES * sum(map(len, share.values()))
+def shares_bytes(members: Sequence[MemberPlan]) -> int:
+    size, words = ENTRY_BYTES * len(members), list[str | None]()
+    for member in members:
+        words += (member.member_id, member.client_id, member.client_host, member.group_instance_id)
+        for topic, partitions in member.assigned:
+            words.append(topic)
+            size += FIXED_BYTES + PARTITION_BYTES * len(partitions)
+    return size + text_bytes(*words)
 
 
 def shorten_settlement(settlement: Settlement, limit: int) -> Settlement:
     """The settlement as far as it fits; the sum over all partitions stands, who had his share when goes first."""
-    waited_for, fetched = settlement.waited_for, [name for name, _ in settlement.synced]
+    waited_for, fetched = settlement.waited_for, dict(settlement.synced)
     room = limit - 1_024 - text_bytes(*waited_for) - FIXED_BYTES * len(waited_for)
     synced = text_bytes(*fetched) + FIXED_BYTES * len(fetched)
     if synced > room // 4:

@@ -586,7 +586,7 @@ class ServerConnection(UnreadAnswers, asyncio.Protocol):
             self._drop(str(error))
         except Exception as error:
             self._failed(slot, error)
-        self._resume_reading()
+        self._resume_reading(slot)
 
     def _answer(self, slot: RequestSlot, caller: DecodedHeader, request: Any) -> None:
         """At once, later, or by a task of its own."""
@@ -647,7 +647,7 @@ class ServerConnection(UnreadAnswers, asyncio.Protocol):
         except Exception as error:
             self._failed(slot, error)
             return
-        self._answered(slot)
+        self._resume_reading(slot)
 
     def _came(self, slot: RequestSlot, later: DeferredAnswer) -> None:
         if self._payer is not None:
@@ -657,15 +657,12 @@ class ServerConnection(UnreadAnswers, asyncio.Protocol):
         except Exception as error:
             self._failed(slot, error)
             return
-        self._answered(slot)
+        self._resume_reading(slot)
 
-    def _answered(self, slot: RequestSlot) -> None:
-        """Go on. What one flush or one plan answers on this connection leaves together."""
-        if slot is self._parked:
+    def _resume_reading(self, answered: RequestSlot | None = None) -> None:
+        """Go on, with this request answered. What one flush or one plan answers on this connection leaves together."""
+        if answered is self._parked:
             self._parked = None
-        self._resume_reading()
-
-    def _resume_reading(self) -> None:
         self._active_at = self._loop.time()
         if not self._advance_due:
             self._advance_due = True
@@ -725,7 +722,10 @@ class ServerConnection(UnreadAnswers, asyncio.Protocol):
         """Read on only while there is room; with an unfinished frame there always is, or it could never be finished."""
         stop, taken = self._resting or self._held, len(self._slots) + len(self._backlog)
         if taken and not stop:
-            full = taken >= self._limits.max_in_flight or self.in_flight_bytes > self._limits.max_in_flight_bytes
+            full = (
+                taken >= self._limits.max_in_flight
+                or self._bytes + len(self._frames.part) > self._limits.max_in_flight_bytes
+            )
             stop = full or self._choked
         if stop != self._paused and not self._transport.is_closing():
             self._paused = stop

@@ -4,6 +4,7 @@ A node on its own coordinates every group; `handlers/cluster_backend.py` answers
 """
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, Final
 from uuid import uuid4
 
@@ -75,15 +76,14 @@ class MembershipHandlers:
         return response(coordinators=found)
 
     def join_group_now(self, request: Any, call: KafkaCall) -> Any:
-        return self._groups.begin_request(
+        groups, peer = self._groups, call.peer
+        if request.group_id not in peer.groups:
+            groups.watch_connection(request.group_id, call)
+        who, rights_of = peer.identity, groups.rights_of
+        rights = who.told.rights if who.told.moment is rights_of.moment else rights_of.of(who)
+        return groups.begin_request(
             request.group_id,
-            lambda: make_join_event(
-                request,
-                call,
-                self._groups.next_id(),
-                self._groups.rights_of.of(call.peer.identity),
-                self._groups.watch_connection(request.group_id, call),
-            ),
+            partial(make_join_event, request, call, groups.next_id(), rights, peer.number),
             effects.JoinReply,
             lambda reply: make_join_response(reply, request.member_id, call.api_version),
         )
@@ -91,7 +91,7 @@ class MembershipHandlers:
     def sync_group_now(self, request: Any, call: KafkaCall) -> Any:
         return self._groups.begin_request(
             request.group_id,
-            lambda: make_sync_event(request, call, self._groups.next_id()),
+            partial(make_sync_event, request, call, self._groups.next_id()),
             effects.SyncReply,
             make_sync_response,
         )

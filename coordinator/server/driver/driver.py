@@ -616,8 +616,9 @@ class EngineDriver:
         elif not self._has_loaded:
             self._has_loaded = True
             self._all_loaded.set()
-        self._alarm.arm(engine.next_deadline_ms)
-        if engine.pending:
+        pending, deadline_ms = engine.next_turn()
+        self._alarm.arm(deadline_ms)
+        if pending:
             self.wake()
         elif self._closed and not self._flushing and not self._loading:
             self._idle.set()

@@ -28,7 +28,7 @@ from muster.coordinator.runtime.leased import (
     LeasedStepper,
 )
 from muster.coordinator.runtime.ports import Entry, GroupLog
-from muster.coordinator.runtime.shards import LogPart, ShardSlot, ShardStatus, is_request
+from muster.coordinator.runtime.shards import ShardSlot, ShardStatus, Writer, is_request
 from muster.coordinator.runtime.stepper import LoadJob
 
 SHARD_MOVES: Final = "the group's shard is about to be another node's; look the coordinator up again"
@@ -71,7 +71,7 @@ class GatedStepper(LeasedStepper):
         self,
         slot: ShardSlot,
         records: Sequence[Record],
-        parts: Sequence[LogPart],
+        parts: Sequence[tuple[Writer, Sequence[Entry]]],
         ledger: Sequence[Entry],
         now_ms: int,
         *,
@@ -79,8 +79,8 @@ class GatedStepper(LeasedStepper):
     ) -> None:
         try:
             if isinstance(self._log, StateLog):
-                for part in parts:
-                    self._log.check_room(slot.index, part.groups)
+                for _, groups in parts:
+                    self._log.check_room(slot.index, groups)
         except RecordTooLarge as error:
             self._refuse_large_requests(slot, error)
         super()._keep(slot, records, parts, ledger, now_ms, whole=whole)

@@ -561,8 +561,9 @@ class CoordinatorNode:
         self.measuring.sees(self.engine, self.broker, lambda: self._partitions, self.history, gauges)
 
     def _noticed(self, notice: GroupChanged) -> None:
-        self._watchers.publish(notice)
-        if self._kafka is not None and notice.entry is not None:
+        if self._watchers.by_group:
+            self._watchers.publish(notice)
+        if self._kafka is not None and notice.entry is not None and notice.entry.moves:
             self._departed.noticed(notice)
         if self._http is not None and self._observing is not None:
             self._observing.noticed(notice)

@@ -127,7 +127,7 @@ class GroupWatchers:
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
-        self._by_group: dict[str, set[GroupWatcher]] = {}
+        self.by_group: dict[str, set[GroupWatcher]] = {}
         self._count = 0
 
     def __len__(self) -> int:
@@ -139,30 +139,30 @@ class GroupWatchers:
 
     def add(self, group_id: str) -> GroupWatcher:
         watcher = GroupWatcher()
-        self._by_group.setdefault(group_id, set()).add(watcher)
+        self.by_group.setdefault(group_id, set()).add(watcher)
         self._count += 1
         return watcher
 
     def remove(self, group_id: str, watcher: GroupWatcher) -> None:
-        watchers = self._by_group[group_id]
+        watchers = self.by_group[group_id]
         watchers.remove(watcher)
         self._count -= 1
         if not watchers:
-            del self._by_group[group_id]
+            del self.by_group[group_id]
 
     def close(self) -> None:
         """End every watch once it has read what is there."""
-        for watchers in self._by_group.values():
+        for watchers in self.by_group.values():
             for watcher in watchers:
                 watcher.close()
 
     def publish(self, notice: GroupChanged) -> None:
-        for watcher in self._by_group.get(notice.group_id, ()):
+        for watcher in self.by_group.get(notice.group_id, ()):
             watcher.put(notice)
 
     def looked_at(self, group_id: str) -> None:
         """A sample of the group was taken."""
-        for watcher in self._by_group.get(group_id, ()):
+        for watcher in self.by_group.get(group_id, ()):
             watcher.nudge()
 
 

@@ -9,6 +9,7 @@ member that has asked for it.
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from operator import attrgetter
 from typing import Final
 
 from muster.assignors.data.consumer_protocol import Subscription
@@ -193,6 +194,7 @@ class PlanProvenance:
 
 
 NO_PROVENANCE = PlanProvenance()
+INSTANCE_ID: Final = attrgetter("group_instance_id")
 NO_WAITS: tuple[PhaseWait, ...] = ()
 
 
@@ -294,9 +296,7 @@ def chosen_snapshot(group: ClassicGroup, given: PlanProvenance, step: Step) -> t
     if group.protocol_type != CONSUMER:
         return "", ""
     said = group.members.subscriptions(group.protocol_name)
-    members = [
-        (member.id, member.group_instance_id, blob) for member, blob in zip(group.members.values(), said, strict=True)
-    ]
+    members = zip(group.members, map(INSTANCE_ID, group.members.values()), said, strict=True)
     rebuilt = rebuilt_snapshot_json(group.protocol_name or "", members, step.state.partitions)
     return ("", "") if rebuilt is None else snapshot_within_limit(rebuilt, "coordinator", step)
 

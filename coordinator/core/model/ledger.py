@@ -10,6 +10,7 @@ ones a cooperative plan withholds.
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from operator import attrgetter
 from typing import Protocol
 
 from muster.assignors.api import TopicPartition
@@ -481,13 +482,8 @@ TIME_TO_SYNC_MS = 1_000
 """Who has not synced when a settle phase is cut off sooner has had no time to (EX-W1)."""
 
 
-def settling_phase(entry: RebalanceEntry, settlement: Settlement) -> RebalancePhase:
-    """The phase after the plan: which members had their share last, or not at all. Those before it give it its name."""
-    name = "settle"
-    for phase in entry.phases:
-        if phase.name in LAST_PHASES:
-            name = LAST_PHASES[phase.name]
-            break
+def settling_phase(name: str, entry: RebalanceEntry, settlement: Settlement) -> RebalancePhase:
+    """The phase after the plan: which members had their share last, or not at all."""
     length_ms = settlement.settled_at_ms - entry.ended_at_ms
     if settlement.waits is None and (not settlement.synced or entry.certainty is Certainty.UNSPECIFIED):
         return RebalancePhase(name, length_ms, settlement.waited_for)
@@ -514,6 +510,14 @@ def settle_waits(clients: Mapping[str, str], planned_at_ms: int, settlement: Set
     return waits_of(clients, ended, planned_at_ms, settlement.settled_at_ms)
 
 
+def name_last_phase(names: Iterable[str]) -> str:
+    """What the phase after the plan is called, by those before it."""
+    for name in names:
+        if name in LAST_PHASES:
+            return LAST_PHASES[name]
+    return "settle"
+
+
 def settle_entry(entry: RebalanceEntry, settlement: Settlement | None) -> RebalanceEntry:
     """The entry with what became known after the plan."""
     if settlement is None:
@@ -529,9 +533,10 @@ def settle_entry(entry: RebalanceEntry, settlement: Settlement | None) -> Rebala
                 for move in moves
             ]
         )
+    last = name_last_phase(map(attrgetter("name"), entry.phases))
     return replace(
         entry,
-        phases=(*entry.phases, settling_phase(entry, settlement)),
+        phases=(*entry.phases, settling_phase(last, entry, settlement)),
         moves=moves,
         members=tuple(
             [

@@ -282,7 +282,7 @@ class SaslWordsConnection(ServerConnection):
         slot.done = True
         slot.answer = [len(answer).to_bytes(LENGTH_BYTES, "big"), answer]
         self._made_bytes += LENGTH_BYTES + len(answer)
-        self._answered(slot)
+        self._resume_reading(slot)
 
 
 class SaslConnection(SaslWordsConnection):

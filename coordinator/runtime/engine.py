@@ -15,7 +15,7 @@ With `loads_elsewhere` it also runs `engine.load_job()` in any thread, then `loa
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from muster.coordinator.core.model.effects import Reply
 from muster.coordinator.core.model.events import (
@@ -260,15 +260,16 @@ class Engine:
         A request to a shard that cannot take it is answered at once. A Forget is never refused.
         """
         slot = self._slots[shard]
-        if type(event) in REPLIES:  # `is_request` is a call more for each
+        if type(event) in REPLIES:  # as `is_request` says
+            request: Any = event
             if slot.status is not ShardStatus.ACTIVE:
-                self._answers.answer(type(event), event.request_id, self._excuse(slot, type(event)))
+                self._answers.answer(type(event), request.request_id, self._excuse(slot, type(event)))
                 return True
             if len(self._inbox) + self._stepper.waiting >= self._inbox_limit:
                 self.metrics.refused += 1
                 return False
-            assert event.request_id not in slot.unanswered, f"request id {event.request_id} is in use"
-            slot.unanswered[event.request_id] = event
+            assert request.request_id not in slot.unanswered, f"request id {request.request_id} is in use"
+            slot.unanswered[request.request_id] = request
         elif isinstance(event, Forget):
             slot.unanswered.pop(event.request_id, None)
         self._inbox.append((slot, slot.life, event))
@@ -350,7 +351,11 @@ class Engine:
             events += self._stepper.do_a_chore(now_ms)
         if self._stepper.written or self._stepper.drafted:
             self._stepper.append_written(now_ms)
-        self.metrics.turned(events)
+        if events:
+            metrics = self.metrics
+            metrics.turns += 1
+            metrics.events += events
+            metrics.largest_turn = max(metrics.largest_turn, events)
 
     def flush_job(self) -> FlushJob | None:
         """The next group commit, covering every append so far. None while one is running or nothing is to flush."""

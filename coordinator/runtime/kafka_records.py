@@ -374,7 +374,7 @@ class EncodedTurn:
     """One turn's records of one shard, by topic."""
 
     groups: list[Entry] = field(default_factory=list)
-    ledger: list[Entry] = field(default_factory=list)
+    ledger: list[KeyValue] = field(default_factory=list)
 
 
 def encode(records: Iterable[Record]) -> EncodedTurn:
@@ -396,9 +396,9 @@ def encode(records: Iterable[Record]) -> EncodedTurn:
                 key = heads[record.group_id, record.topic] + INT32.pack(record.partition)
                 out.groups.append(KeyValue(key, None))
             case GroupStored():
-                out.groups.append((group_key(record.group_id), group_value(record), -1))
+                out.groups.append(KeyValue(group_key(record.group_id), group_value(record)))
             case GroupDeleted():
-                out.groups.append((group_key(record.group_id), None, -1))
+                out.groups.append(KeyValue(group_key(record.group_id), None))
             case SettingsStored() | SettingsUnset() | BalanceStored() | BalanceForgotten() | LossMended():
                 out.groups.append(encode_own(record))
             case HoldsStored() | HoldsEnded() | CanaryStored() | CanaryForgotten():

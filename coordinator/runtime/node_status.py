@@ -249,9 +249,3 @@ class Metrics:
         self.stalls += 1
         self.stalled_ms += stalled_ms
         self.longest_stall_ms = max(self.longest_stall_ms, stalled_ms)
-
-    def turned(self, events: int) -> None:
-        if events:
-            self.turns += 1
-            self.events += events
-            self.largest_turn = max(self.largest_turn, events)

@@ -64,7 +64,7 @@ from muster.coordinator.core.model.records import (
     TakeoverRecorded,
 )
 from muster.coordinator.core.model.types import RebalanceEntry, RebalanceSource, Score, Settlement, Stall, Takeover
-from muster.coordinator.runtime.ports import Entry, KeyValue
+from muster.coordinator.runtime.ports import KeyValue
 from muster.coordinator.runtime.record_fields import (
     INT16,
     INT32,
@@ -168,27 +168,27 @@ def tombstones_of_moved_records(record: CentralDeleted | DelayForgotten) -> list
     return [KeyValue(ledger_key(record.group_id, 0, kind), None)]
 
 
-def encode_ledger(record: LedgerRecord) -> list[Entry]:
+def encode_ledger(record: LedgerRecord) -> list[KeyValue]:
     match record:
         case RebalanceDecided(group_id, entry):
             value = b'{"version":%d,"entry":%b}' % (VERSION, entry_json(entry))
-            return [(ledger_key(group_id, entry.number, "decided"), value, -1)]
+            return [KeyValue(ledger_key(group_id, entry.number, "decided"), value)]
         case RebalanceSettled(group_id, settlement):
             value = b'{"version":%d,"settlement":%b}' % (VERSION, SETTLEMENT.serializer.to_json(settlement))
-            return [(ledger_key(group_id, settlement.number, "settled"), value, -1)]
+            return [KeyValue(ledger_key(group_id, settlement.number, "settled"), value)]
         case RebalanceShadowed(group_id, number, scores):
             value = b'{"version":%d,"scores":%b}' % (VERSION, SCORES.dump_json(scores))
-            return [(ledger_key(group_id, number, "shadowed"), value, -1)]
+            return [KeyValue(ledger_key(group_id, number, "shadowed"), value)]
         case ShadowsForgotten(group_id, number):
-            return [(ledger_key(group_id, number, "shadowed"), None, -1)]
+            return [KeyValue(ledger_key(group_id, number, "shadowed"), None)]
         case RebalanceForgotten(group_id, number):
             # The settlement goes first: it means nothing without its entry.
-            return [(ledger_key(group_id, number, kind), None, -1) for kind in ("settled", "decided")]
+            return [KeyValue(ledger_key(group_id, number, kind), None) for kind in ("settled", "decided")]
         case StallRecorded(stall):
             value = b'{"version":%d,"stall":%b}' % (VERSION, STALL.dump_json(stall))
-            return [(ledger_key("", stall.number, "stall"), value, -1)]
+            return [KeyValue(ledger_key("", stall.number, "stall"), value)]
         case StallForgotten(number):
-            return [(ledger_key("", number, "stall"), None, -1)]
+            return [KeyValue(ledger_key("", number, "stall"), None)]
         case TakeoverRecorded(takeover):
             return [KeyValue(takeover_key(takeover.shard, takeover.epoch), takeover_json(takeover))]
         case TakeoverForgotten(shard, epoch):

@@ -489,7 +489,8 @@ def accept_leader_plan(group: ClassicGroup, request: SyncGroup, step: Step) -> N
             request.snapshot.decode("utf-8", "replace"), delayed=request.scheduled_delay_ms > 0
         )
     accept_plan(group, dict(request.assignments), snapshot, step)
-    if request.leader_state or rebalance.kept_delay(group.id, step) is not None:
+    ledger = step.state.ledgers.get(group.id)
+    if request.leader_state or (ledger is not None and ledger.delay is not None):
         rebalance.keep_delay(group, request, step)
     step.state.extensions.leader_plan_adopted(group.id, step)
 

@@ -236,7 +236,8 @@ def note_topic_changes(group: ClassicGroup, last: Plan, step: Step) -> None:
     dropped = set[str]().union(*last.values()) - subscribed
     first = rebalance.phases[0].name == INITIAL_DELAY
     since_ms = rebalance.started_at_ms if first else group.planned_at_ms  # before, no member waited for a topic
-    changes = changes_since(step.state, subscribed | dropped, since_ms)
+    told = step.state.topic_changes[-1].at_ms >= since_ms
+    changes = changes_since(step.state, subscribed | dropped, since_ms) if told else ()
     if dropped:
         earlier = changes_since(step.state, dropped - {each.topic for each in changes}, step.now_ms - NOTICE_MS)
         changes += tuple(each for each in earlier if each.kind is TopicChangeKind.DELETED)

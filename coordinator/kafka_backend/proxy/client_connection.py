@@ -396,7 +396,7 @@ class ProxyConnection(ServerConnection):
         except Exception as error:
             self._failed(slot, error)
             return
-        self._answered(slot)
+        self._resume_reading(slot)
 
     def _send_part(self, slot: RequestSlot, caller: DecodedHeader, request: Any) -> "asyncio.Future[bytes]":
         """Part of a request, with the header of the whole."""

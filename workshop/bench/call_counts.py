@@ -50,13 +50,13 @@ from muster.workshop.bench.processes import BenchFailed
 from muster.workshop.bench.report import BenchRow, less_is_better
 
 CALL_BUDGETS: Final[Mapping[str, int]] = {
-    "JoinGroup, one member": 193,
-    "SyncGroup, one member": 308,
+    "JoinGroup, one member": 181,
+    "SyncGroup, one member": 250,
     "JoinGroup, 500 members": 86,
     "SyncGroup, 500 members": 71,
-    "OffsetCommit of ten, the first": 163,
-    "OffsetCommit of ten, the second of a shape": 173,
-    "OffsetCommit of ten, later ones": 138,
+    "OffsetCommit of ten, the first": 150,
+    "OffsetCommit of ten, the second of a shape": 160,
+    "OffsetCommit of ten, later ones": 125,
     "Heartbeat": 18,
     "Produce": 83,
     "Fetch": 67,

@@ -586,7 +586,7 @@ class ServerConnection(UnreadAnswers, asyncio.Protocol):
             self._drop(str(error))
         except Exception as error:
             self._failed(slot, error)
-        self._resume_reading(slot)
+        self._resume_reading()
 
     def _answer(self, slot: RequestSlot, caller: DecodedHeader, request: Any) -> None:
         """At once, later, or by a task of its own."""

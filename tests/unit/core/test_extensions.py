@@ -1,6 +1,6 @@
 """Rules beside the protocols: each call reaches every extension, and each call has one that answers."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import pytest
@@ -9,12 +9,17 @@ from muster.assignors.api import Snapshot
 from muster.coordinator.core.control.extensions import EXTENSIONS
 from muster.coordinator.core.groups.extensions import (
     NO_EXTENSIONS,
+    TOLD,
     Extensions,
     GroupExtension,
     GroupView,
     StandingPlan,
 )
+from muster.coordinator.core.groups.state import ShardState, Step
+from muster.coordinator.core.kinds.registry import FACTS
 from muster.coordinator.core.model.plan_correction import CorrectedPlan
+from muster.coordinator.core.model.records import SettingsStored
+from muster.coordinator.core.model.types import Limits
 
 CALLS = sorted(name for name, each in vars(GroupExtension).items() if callable(each) and not name.startswith("_"))
 OF_ONE = {"fire_timer"}
@@ -35,9 +40,11 @@ ANY: Any = object()
 VIEW = GroupView("g", None, dict, dict)
 
 
-def extension(**answers: Callable[..., Any]) -> GroupExtension:
+def extension(**answers: Callable[..., Any] | Mapping[str, str]) -> GroupExtension:
     """One that answers these calls."""
-    made: GroupExtension = type("Answering", (GroupExtension,), {k: staticmethod(v) for k, v in answers.items()})()
+    made: GroupExtension = type(
+        "Answering", (GroupExtension,), {k: staticmethod(v) if callable(v) else v for k, v in answers.items()}
+    )()
     return made
 
 
@@ -71,6 +78,28 @@ def test_a_notice_reaches_every_extension_in_order(name: str) -> None:
     said = tuple(range(getattr(GroupExtension, name).__code__.co_argcount - 1))
     getattr(both, name)(*said)
     assert told == [("a", said), ("b", said)]
+
+
+@pytest.mark.parametrize("name", TOLD)
+def test_an_extension_with_a_table_is_told_of_groups_in_it_only(name: str) -> None:
+    told: list[tuple[Any, ...]] = []
+    one = extension(tables={name: "settings"}, **{name: lambda *said: told.append(said)})
+    step = Step(ShardState(Limits(), FACTS), 0)
+    between = (None,) * (getattr(GroupExtension, name).__code__.co_argcount - 3)
+    getattr(Extensions((one,)), name)("g", *between, step)
+    assert told == []
+    step.keep(SettingsStored("g", 1, {}))
+    getattr(Extensions((one,)), name)("g", *between, step)
+    assert told == [("g", *between, step)]
+
+
+@pytest.mark.parametrize("one", EXTENSIONS.each, ids=lambda each: type(each).__name__)
+def test_the_tables_of_an_extension_are_of_what_it_is_told(one: GroupExtension) -> None:
+    state = ShardState(Limits(), FACTS)
+    for name, table in one.tables.items():
+        assert name in TOLD
+        assert getattr(type(one), name) is not getattr(GroupExtension, name)
+        assert getattr(state, table) == {}
 
 
 @pytest.mark.parametrize(

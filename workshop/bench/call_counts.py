@@ -50,10 +50,10 @@ from muster.workshop.bench.processes import BenchFailed
 from muster.workshop.bench.report import BenchRow, less_is_better
 
 CALL_BUDGETS: Final[Mapping[str, int]] = {
-    "JoinGroup, one member": 181,
-    "SyncGroup, one member": 250,
-    "JoinGroup, 500 members": 82,
-    "SyncGroup, 500 members": 60,
+    "JoinGroup, one member": 177,
+    "SyncGroup, one member": 248,
+    "JoinGroup, 500 members": 79,
+    "SyncGroup, 500 members": 56,
     "OffsetCommit of ten, the first": 150,
     "OffsetCommit of ten, the second of a shape": 160,
     "OffsetCommit of ten, later ones": 125,

@@ -52,7 +52,8 @@ from muster.coordinator.core.model.plan import (
     CONSUMER,
     Plan,
     assignment_of,
-    owned_of,
+    assignments_of,
+    owned_by_each,
     rebuilt_snapshot_json,
     subscription_of,
 )
@@ -194,7 +195,9 @@ class PlanProvenance:
 
 
 NO_PROVENANCE = PlanProvenance()
+ASSIGNMENT: Final = attrgetter("assignment")
 INSTANCE_ID: Final = attrgetter("group_instance_id")
+MEMBER_ID: Final = attrgetter("member_id")
 NO_WAITS: tuple[PhaseWait, ...] = ()
 
 
@@ -212,7 +215,8 @@ def record_decision(group: ClassicGroup, given: PlanProvenance, step: Step) -> N
     last, plan = last_plan(group), current_plan(group)
     if step.state.topic_changes:
         note_topic_changes(group, last, step)
-    still_held = dict(zip(group.members, map(owned_of, group.members.subscriptions(group.protocol_name)), strict=True))
+    said = group.members.subscriptions(group.protocol_name)
+    still_held = dict(zip(group.members, owned_by_each(said), strict=True))
     if group.planner.assignor:
         still_held.update(classic_group.shares_of_absent(group))
     before = PlanBefore(last, still_held, group.carried, given.delayed)
@@ -319,14 +323,16 @@ def member_plans(group: ClassicGroup, rebalance: OngoingRebalance, plan: Plan) -
 
 
 def current_plan(group: ClassicGroup) -> Plan:
-    return {member.id: assignment_of(member.assignment) for member in group.members.values()}
+    shares = assignments_of(list(map(ASSIGNMENT, group.members.values())))
+    return dict(zip(group.members, shares, strict=True))
 
 
 def last_plan(group: ClassicGroup) -> Plan:
     """The plan of the last completed generation."""
     if group.stored is None:
         return {}
-    return {member.member_id: assignment_of(member.assignment) for member in group.stored.members}
+    members = group.stored.members
+    return dict(zip(map(MEMBER_ID, members), assignments_of(list(map(ASSIGNMENT, members))), strict=True))
 
 
 # A plan takes effect

@@ -11,7 +11,7 @@ estimated before a step changes anything, never too low, and checked against `Li
 what one segment holds.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Generic, TypeAlias, TypeVar
@@ -226,6 +226,14 @@ def _assignment(blob: bytes) -> Mapping[str, Partitions]:
 
 
 _remembered_assignment = lru_cache(maxsize=REMEMBERED_ASSIGNMENTS)(_assignment)
+
+
+def assignments_of(blobs: Sequence[bytes]) -> Iterator[Mapping[str, Partitions]]:
+    """`assignment_of` each, in order: a rebalance reads those of all members."""
+    few = max(map(len, blobs), default=0) <= REMEMBERED_BYTES
+    return map(_remembered_assignment if few else assignment_of, blobs)
+
+
 _large_assignment = BlobCache(_assignment, REMEMBERED_LARGE_BYTES)
 
 
@@ -286,6 +294,12 @@ def _owned(blob: bytes) -> Mapping[str, frozenset[int]]:
 
 
 _remembered_owned = lru_cache(maxsize=REMEMBERED_BLOBS)(_owned)
+
+
+def owned_by_each(blobs: Sequence[bytes]) -> Iterator[Mapping[str, frozenset[int]]]:
+    """`owned_of` each, in order."""
+    few = max(map(len, blobs), default=0) <= REMEMBERED_BYTES
+    return map(_remembered_owned if few else owned_of, blobs)
 
 
 def rebuilt_snapshot(

@@ -4,7 +4,7 @@ A node on its own coordinates every group; `handlers/cluster_backend.py` answers
 """
 
 from collections.abc import Callable, Sequence
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any, Final
 from uuid import uuid4
 
@@ -211,8 +211,14 @@ def offered_protocols(offered: Sequence[Any]) -> tuple[Protocol, ...]:
     for one in offered:
         if len(one.name) > MAX_NAME_CHARS:
             check_length("protocols.name", one.name)
-        protocols.append(Protocol(one.name, one.metadata))
+        make = one_protocol if len(one.metadata) <= MOST_SHARED_BYTES else Protocol
+        protocols.append(make(one.name, one.metadata))
     return tuple(protocols)
+
+
+MOST_SHARED_BYTES: Final = 1_024
+"""Of a subscription that members share: they mostly say the same, and again with each JoinGroup."""
+one_protocol: Final = lru_cache(maxsize=1_024)(Protocol)
 
 
 def make_join_response(reply: effects.JoinReply, asked_as: str, version: int) -> Any:

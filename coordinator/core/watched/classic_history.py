@@ -8,6 +8,7 @@ inferred from when its partitions were committed last. What neither tells is unk
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from types import MappingProxyType
 from typing import NamedTuple
 
 from muster.assignors.api import TopicPartition
@@ -71,6 +72,8 @@ from muster.coordinator.core.watched.endings import (
 SEVERAL = 2
 """Members of whom it is no chance that they do the same at once."""
 
+NONE_KNOWN: Mapping[str, int] = MappingProxyType({})
+
 LEARNING_MS = 2_000
 """For so long a topic that members had not named before may be one that their leader still looks up."""
 
@@ -126,7 +129,7 @@ class ClassicHistory:
         known = dict(self._partitions)
         awaited = frozenset(topic for topic, since in self._awaited.items() if written_ms - since > LEARNING_MS)
         self._awaited = {topic: self._awaited.get(topic, joined_ms) for topic, count in known.items() if not count}
-        named = named_partitions(now)
+        named = named_partitions(now, known)
         self._note_partitions(now, named)
         if before is None or now.generation < before.generation:
             self._carried, self._surely_free = {}, {}
@@ -638,12 +641,17 @@ def wanted_topics(stored: GroupStored) -> frozenset[str]:
     return frozenset().union(*{topics for each in stored.members if (topics := topics_of(each.subscription))})
 
 
-def named_partitions(stored: GroupStored) -> dict[str, int]:
-    """Topic -> partitions, as far as members' shares and claims name them."""
+def named_partitions(stored: GroupStored, known: Mapping[str, int] = NONE_KNOWN) -> dict[str, int]:
+    """Topic -> partitions, as far as members' shares and claims name them. known: before; where claims alone name
+    fewer, the others are of an owner that went, and nothing says that the topic is another one now."""
     counts = partition_counts(plan_of(stored))
+    given = set(counts)
     for member in stored.members if stored.protocol_type == CONSUMER else ():
         for topic, partitions in owned_of(member.subscription).items():
             counts[topic] = max(counts.get(topic, 0), max(partitions, default=-1) + 1)
+    for topic, count in counts.items():
+        if topic not in given and count:
+            counts[topic] = max(count, known.get(topic, 0))
     return counts
 
 

@@ -6,10 +6,6 @@ from tests.truth.situations.registry import situation
 
 SUBSCRIPTION = frozenset({"SUBSCRIPTION_CHANGED", "MEMBER_METADATA_CHANGED"})
 
-SOON_MS = 20_000
-"""So long Java's classic members go on trying to commit positions of a deleted topic before they join again: their
-max.poll.interval.ms."""
-
 LEADER_LEARNS = Fact("ann", frozenset({"LEADER_REJOINED"}), required=False)
 """Its client did not know a topic that only another member reads, and plans again when it does."""
 
@@ -42,9 +38,8 @@ def topic_deleted(scene: Scene) -> Expectation:
     """One of two topics is deleted"""
     clicks = scene.make_topic("clicks", 4)
     both = [scene.topic, clicks]
-    soon = {"poll_ms": SOON_MS} if scene.watched and scene.client.library == "java" else {}
     for name in ("ann", "bob"):
-        scene.begin(name, topics=both, **soon)
+        scene.begin(name, topics=both)
         scene.until_shared(topics=both)
     scene.mark()
     scene.delete_topic(clicks)

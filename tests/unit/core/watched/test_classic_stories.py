@@ -287,6 +287,21 @@ def test_a_topic_of_which_nobody_has_anything_any_more_is_taken_for_deleted() ->
     assert {move.why for move in entry.moves if move.topic == "clicks"} == {"its topic was deleted"}
 
 
+def test_a_topic_that_is_named_in_claims_alone_has_lost_no_partitions() -> None:
+    """Seen of Java's cooperative members when a topic was deleted: one was back before it owned anything."""
+    story = running(
+        ClassicStory(topics=("orders", "clicks"), protocol="cooperative-sticky"),
+        {"ann-1": "orders 0-2, clicks 0-2", "bob-1": "orders 3-5, clicks 3"},
+    )
+    shares = {"ann-1": "orders 0-2", "bob-2": "orders 3-5"}
+    back = story.generation(100.5, shares, owned={"ann-1": "orders 0-2, clicks 0-2"})
+    assert back is not None
+    assert back.topics == ()
+    after = story.generation(101.5, shares, owned={"ann-1": "orders 0-2", "bob-2": "orders 3-5"})
+    assert after is not None
+    assert [(each.topic, each.kind, each.before) for each in after.topics] == [("clicks", TopicChangeKind.DELETED, 4)]
+
+
 def test_clients_that_name_only_topics_that_there_are_drop_a_deleted_one_one_after_the_other() -> None:
     story = running(ClassicStory(topics=("orders", "clicks")), {"ann-1": "orders 0-5", "bob-1": "clicks 0-3"})
     first = story.generation(100.5, BOTH, subscribed={"bob-1": ("orders",)})

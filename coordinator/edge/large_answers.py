@@ -13,7 +13,7 @@ from heapq import merge
 from itertools import islice
 from typing import Any, Generic, NamedTuple, TypeVar
 
-from muster.coordinator.core.model.effects import ListReply
+from muster.coordinator.core.model.effects import DescribeConsumerReply, ListReply
 from muster.coordinator.core.model.types import ListedGroup
 from muster.coordinator.errors import ErrorCode
 from muster.storage.broker.requests import AT_ONCE
@@ -104,6 +104,19 @@ def retrieve_error(done: "asyncio.Future[object]") -> None:
     """Its first caller raises it; the others may all be gone."""
     if not done.cancelled():
         done.exception()
+
+
+# Several groups
+# --------------
+
+MAX_GROUPS_PER_TURN = 1_000
+"""So many of the groups that a request names are asked in one turn."""
+
+
+def weigh_consumer_group(reply: DescribeConsumerReply) -> int:
+    """What a KIP-848 group's description weighs, in rows: its members, and one for thirty of their partitions."""
+    shares = (share for view in reply.members for share in (*view.assigned.values(), *view.target.values()))
+    return len(reply.members) + sum(map(len, shares)) // 30
 
 
 # All groups

@@ -3,7 +3,7 @@
 ListGroups and DeleteGroups cover groups of every kind; DescribeGroups describes classic groups.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 from uuid import uuid4
 
@@ -17,6 +17,7 @@ from muster.coordinator.edge.large_answers import (
     count_groups,
     make_aside,
     merge_group_lists,
+    weigh_consumer_group,
 )
 from muster.coordinator.edge.request_limits import error_sentence, name_operator
 from muster.coordinator.errors import CoordinatorError, ErrorCode
@@ -68,11 +69,21 @@ class ConsumerGroupHandlers:
             for group_id in names
         ]
         replies = await self._groups.ask_each(questions, effects.DescribeConsumerReply)
-        described = [consumer_group_row(*pair) for pair in zip(names, replies, strict=True)]
-        for row in described:
-            told = request.include_authorized_operations and row.error_code == ErrorCode.NONE
-            row.authorized_operations = GROUP_OPERATIONS if told else OPERATIONS_NOT_REQUESTED
-        return struct("ConsumerGroupDescribeResponse")(groups=described)
+        told = request.include_authorized_operations
+
+        def whole() -> Any:
+            rows = [consumer_group_row(*pair, told) for pair in zip(names, replies, strict=True)]
+            return struct("ConsumerGroupDescribeResponse")(groups=rows)
+
+        weight = len(names) + sum(map(weigh_consumer_group, replies))
+        return await make_described("ConsumerGroupDescribeResponse", call.api_version, whole, weight)
+
+
+async def make_described(message: str, version: int, whole: Callable[[], Any], weight: int) -> Any:
+    """Of little what `whole` makes, of much its bytes, made beside the loop. weight: rows of all levels."""
+    if weight <= AT_ONCE:
+        return whole()
+    return await make_aside(lambda: EncodedAnswer(encode(message, version, whole())), weight)
 
 
 def make_consumer_heartbeat_response(reply: effects.ConsumerHeartbeatReply) -> Any:
@@ -135,7 +146,8 @@ def assignment_struct(shares: Mapping[TopicId, Iterable[int]]) -> Any:
     return struct("ConsumerGroupHeartbeatResponse.assignment")(topic_partitions=rows)
 
 
-def consumer_group_row(group_id: str, reply: effects.DescribeConsumerReply) -> Any:
+def consumer_group_row(group_id: str, reply: effects.DescribeConsumerReply, operations: bool) -> Any:
+    """operations: whether the caller wants to know what it may do."""
     failed = reply.code is not ErrorCode.NONE
     return struct("ConsumerGroupDescribeResponse.groups")(
         error_code=reply.code if group_id else ErrorCode.INVALID_GROUP_ID,
@@ -146,7 +158,12 @@ def consumer_group_row(group_id: str, reply: effects.DescribeConsumerReply) -> A
         assignment_epoch=reply.target_epoch,
         assignor_name=reply.assignor,
         members=[consumer_member_row(view, reply.names) for view in reply.members],
+        authorized_operations=told_operations(operations, reply.code if group_id else ErrorCode.INVALID_GROUP_ID),
     )
+
+
+def told_operations(wanted: bool, code: int) -> int:
+    return GROUP_OPERATIONS if wanted and code == ErrorCode.NONE else OPERATIONS_NOT_REQUESTED
 
 
 def consumer_member_row(view: effects.ConsumerMemberView, names: Mapping[TopicId, str]) -> Any:
@@ -219,11 +236,14 @@ class GroupAdminHandlers:
             for group_id in names
         ]
         replies = await self._groups.ask_each(questions, effects.DescribeReply)
-        rows = [classic_group_row(*pair, call.api_version) for pair in zip(names, replies, strict=True)]
-        for row in rows:
-            told = request.include_authorized_operations and row.error_code == ErrorCode.NONE
-            row.authorized_operations = GROUP_OPERATIONS if told else OPERATIONS_NOT_REQUESTED
-        return struct("DescribeGroupsResponse")(groups=rows)
+        version, told = call.api_version, request.include_authorized_operations
+
+        def whole() -> Any:
+            rows = [classic_group_row(*pair, version, told) for pair in zip(names, replies, strict=True)]
+            return struct("DescribeGroupsResponse")(groups=rows)
+
+        weight = len(names) + sum(len(reply.members) for reply in replies)
+        return await make_described("DescribeGroupsResponse", version, whole, weight)
 
     async def delete_groups(self, request: Any, call: KafkaCall) -> Any:
         names = list(dict.fromkeys(request.groups_names))
@@ -234,8 +254,12 @@ class GroupAdminHandlers:
         ]
         replies = await self._groups.ask_each(questions, effects.DeleteReply)
         made = struct("DeleteGroupsResponse.results")
-        rows = [made(group_id=name, error_code=reply.code) for name, reply in zip(names, replies, strict=True)]
-        return struct("DeleteGroupsResponse")(results=rows)
+
+        def whole() -> Any:
+            rows = [made(group_id=name, error_code=reply.code) for name, reply in zip(names, replies, strict=True)]
+            return struct("DeleteGroupsResponse")(results=rows)
+
+        return await make_described("DeleteGroupsResponse", call.api_version, whole, len(names))
 
 
 def make_list_response(replies: Sequence[effects.ListReply]) -> Any:
@@ -253,7 +277,8 @@ def make_list_response(replies: Sequence[effects.ListReply]) -> Any:
     return struct("ListGroupsResponse")(error_code=failed.code if failed else ErrorCode.NONE, groups=rows)
 
 
-def classic_group_row(group_id: str, reply: effects.DescribeReply, version: int) -> Any:
+def classic_group_row(group_id: str, reply: effects.DescribeReply, version: int, operations: bool) -> Any:
+    """operations: whether the caller wants to know what it may do."""
     missing = reply.code is ErrorCode.GROUP_ID_NOT_FOUND
     code = ErrorCode.NONE if missing and version < REPORTS_MISSING_GROUPS else reply.code
     path = "DescribeGroupsResponse.groups"
@@ -276,4 +301,5 @@ def classic_group_row(group_id: str, reply: effects.DescribeReply, version: int)
             )
             for one in reply.members
         ],
+        authorized_operations=told_operations(operations, code),
     )

@@ -8,6 +8,7 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from muster.coordinator.core.model import effects, events
 from muster.coordinator.core.model.rights import Rights
+from muster.coordinator.edge.large_answers import MAX_GROUPS_PER_TURN
 from muster.coordinator.edge.listener_base import UNRESTRICTED, TopicRightsSource
 from muster.coordinator.errors import CoordinatorError, ErrorCode, NodeShuttingDown, Overloaded
 from muster.coordinator.kafka.dispatch import ClientPeer, DeferredAnswer, KafkaCall
@@ -18,9 +19,6 @@ Wanted = TypeVar("Wanted")
 
 MAX_GROUPS_PER_CONNECTION = 100
 """Groups that are told when a connection closes; further ones learn nothing by it."""
-
-MAX_GROUPS_PER_TURN = 1_000
-"""Of the groups that one request names, how many are asked about before others have their turn."""
 
 
 class GroupDriver(Protocol):

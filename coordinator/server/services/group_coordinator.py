@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Final, Protocol, TypeAlias, TypeVar
 from uuid import uuid4
 
 from muster.assignors.api import Assignment, Assignor, Snapshot
@@ -31,7 +31,15 @@ from muster.coordinator.edge.committed_offsets import (
     partition_exists,
     run_off_loop_if_large,
 )
-from muster.coordinator.edge.large_answers import GroupFilter, GroupLists, count_groups, make_aside, merge_group_lists
+from muster.coordinator.edge.large_answers import (
+    MAX_GROUPS_PER_TURN,
+    GroupFilter,
+    GroupLists,
+    count_groups,
+    make_aside,
+    merge_group_lists,
+    weigh_consumer_group,
+)
 from muster.coordinator.edge.listener_base import UNRESTRICTED, TopicRightsSource
 from muster.coordinator.edge.request_limits import error_sentence, name_operator
 from muster.coordinator.errors import CoordinatorError, ErrorCode, NodeShuttingDown, Overloaded, TemporarilyUnknown
@@ -174,6 +182,9 @@ def is_rebalance_notice(notice: GroupChanged) -> bool:
 # ------------------
 
 ProgressTarget: TypeAlias = pb.DescribedGroup | pb.ListedGroup | pb.WatchGroupResponse
+
+
+AskedReply = TypeVar("AskedReply", bound=effects.Reply)
 
 
 async def add_progress(groups: Iterable[ProgressTarget], history: "GroupHistory | None") -> None:
@@ -442,13 +453,12 @@ class GroupCoordinator:
         self, request: pb.ConsumerGroupDescribeRequest, call: RpcCall
     ) -> pb.ConsumerGroupDescribeResponse:
         names = group_requests.parse_group_ids("group_ids", request.group_ids)
-        questions = [
-            (self._shard_of(group_id), events.DescribeConsumerGroup(self._driver.next_id(), group_id))
-            for group_id in names
-        ]
-        replies = await self._driver.ask_all(questions, effects.DescribeConsumerReply)
-        groups = [group_responses.build_described_consumer_group(*pair) for pair in zip(names, replies, strict=True)]
-        return pb.ConsumerGroupDescribeResponse(groups=groups)
+        answer, breath = pb.ConsumerGroupDescribeResponse(), LoopSlice()
+        async for group_id, reply in self._ask_each(names, events.DescribeConsumerGroup, effects.DescribeConsumerReply):
+            build = partial(group_responses.build_described_consumer_group, group_id, reply)
+            answer.groups.append(await make_aside(build, weigh_consumer_group(reply)))
+            await breath.yield_if_used()
+        return answer
 
     async def leave_group(self, request: pb.LeaveGroupRequest, call: RpcCall) -> pb.LeaveGroupResponse:
         event = group_requests.parse_leave_group(request, self._driver.next_id())
@@ -632,15 +642,25 @@ class GroupCoordinator:
 
     async def describe_groups(self, request: pb.DescribeGroupsRequest, call: RpcCall) -> pb.DescribeGroupsResponse:
         names = group_requests.parse_group_ids("groups", request.groups)
-        questions = [
-            (self._shard_of(group_id), events.DescribeGroup(self._driver.next_id(), group_id)) for group_id in names
-        ]
-        replies = await self._driver.ask_all(questions, effects.DescribeReply)
-        groups = [group_control.build_controlled_group(*pair) for pair in zip(names, replies, strict=True)]
-        group_responses.add_refused_commits(groups, self._driver.refused_commits)
-        group_responses.add_takeovers(groups, self._driver.taken_over)
-        await add_progress(groups, self._history)
-        return pb.DescribeGroupsResponse(groups=groups)
+        answer, breath = pb.DescribeGroupsResponse(), LoopSlice()
+        async for group_id, reply in self._ask_each(names, events.DescribeGroup, effects.DescribeReply):
+            group = await make_aside(partial(group_control.build_controlled_group, group_id, reply), len(reply.members))
+            group_responses.add_refused_commits([group], self._driver.refused_commits)
+            group_responses.add_takeovers([group], self._driver.taken_over)
+            answer.groups.append(group)
+            await breath.yield_if_used()
+        await add_progress(answer.groups, self._history)
+        return answer
+
+    async def _ask_each(
+        self, names: Sequence[str], make: Callable[[int, str], events.Request], wanted: type[AskedReply]
+    ) -> AsyncIterator[tuple[str, AskedReply]]:
+        """Each group's reply to the event that `make` makes of a request id and the group; so many groups in a turn."""
+        for begin in range(0, len(names), MAX_GROUPS_PER_TURN):
+            some = names[begin : begin + MAX_GROUPS_PER_TURN]
+            questions = [(self._shard_of(group_id), make(self._driver.next_id(), group_id)) for group_id in some]
+            for pair in zip(some, await self._driver.ask_all(questions, wanted), strict=True):
+                yield pair
 
     async def delete_groups(self, request: pb.DeleteGroupsRequest, call: RpcCall) -> pb.DeleteGroupsResponse:
         names = group_requests.parse_group_ids("groups_names", request.groups_names)

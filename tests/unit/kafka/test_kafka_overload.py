@@ -10,10 +10,11 @@ import pytest
 
 from muster.coordinator.core.model import effects, events
 from muster.coordinator.core.model.rights import Rights
+from muster.coordinator.edge.large_answers import MAX_GROUPS_PER_TURN
 from muster.coordinator.errors import ErrorCode, NodeShuttingDown, Overloaded
 from muster.coordinator.kafka.codec.codec import decode_frame, struct
-from muster.coordinator.kafka.dispatch import ClientPeer, DeferredAnswer, KafkaCall
-from muster.coordinator.kafka.handlers.group_requests import MAX_GROUPS_PER_TURN, GroupRequests, PendingGroupReply
+from muster.coordinator.kafka.dispatch import ClientPeer, DeferredAnswer, EncodedAnswer, KafkaCall
+from muster.coordinator.kafka.handlers.group_requests import GroupRequests, PendingGroupReply
 from muster.coordinator.kafka.handlers.handlers import GroupHandlers
 from muster.coordinator.kafka.handlers.metadata import AdvertisedEndpoint
 from muster.coordinator.kafka.handlers.offset_commit_reader import make_commit
@@ -134,9 +135,63 @@ def test_a_tool_that_asks_about_very_many_groups_hears_of_each_and_holds_up_nobo
     name: str, asked: str, told: str
 ) -> None:
     driver, names = CountingDriver(), [str(number) for number in range(20_500)]
-    rows = getattr(answered(driver, name, **{asked: names}), told)
+    answer = answered(driver, name, **{asked: names})
+    assert isinstance(answer, EncodedAnswer), "its bytes are made beside the loop"
+    rows = getattr(decode_frame(f"{name}Response", 0, b"".join(answer.body)), told)
     assert [row.group_id for row in rows] == names
     assert max(driver.asked) <= MAX_GROUPS_PER_TURN, "whoever else the node serves has turns in between"
+
+
+class LargeGroupDriver(FullDriver):
+    """One group, with very many members or very many partitions."""
+
+    def __init__(self, reply: effects.DescribeReply | effects.DescribeConsumerReply) -> None:
+        super().__init__(NodeShuttingDown())
+        self._reply = reply
+
+    async def ask_all(self, questions: Sequence[tuple[int, events.Request]], wanted: type[Any]) -> list[Any]:
+        return [self._reply]
+
+
+def consumer_view(partitions: int) -> effects.ConsumerMemberView:
+    shares = {b"t" * 16: dict.fromkeys(range(partitions), 1)}
+    return effects.ConsumerMemberView(
+        member_id="m",
+        instance_id=None,
+        rack_id=None,
+        client_id="c",
+        client_host="h",
+        topic_names=("t",),
+        topic_regex=None,
+        epoch=1,
+        state="stable",
+        assigned=shares,
+        revoking={},
+        target={b"t" * 16: frozenset(range(partitions))},
+        classic=False,
+    )
+
+
+LARGE_GROUPS = [
+    (
+        "DescribeGroups",
+        "groups",
+        effects.DescribeReply(members=(effects.DescribedMember("m", None, "c", "h", b"", b""),) * 1_000),
+    ),
+    ("ConsumerGroupDescribe", "group_ids", effects.DescribeConsumerReply(members=(consumer_view(1),) * 1_000)),
+    ("ConsumerGroupDescribe", "group_ids", effects.DescribeConsumerReply(members=(consumer_view(20_000),))),
+]
+
+
+@pytest.mark.parametrize(("name", "asked", "reply"), LARGE_GROUPS)
+def test_the_description_of_one_very_large_group_is_made_beside_the_loop(
+    name: str, asked: str, reply: effects.DescribeReply | effects.DescribeConsumerReply
+) -> None:
+    """Members, and the partitions they have, count as much as the groups that a request names."""
+    answer = answered(LargeGroupDriver(reply), name, **{asked: ["g"]})
+    assert isinstance(answer, EncodedAnswer)
+    (row,) = decode_frame(f"{name}Response", 0, b"".join(answer.body)).groups
+    assert len(row.members) == len(reply.members)
 
 
 def test_a_node_that_stops_meanwhile_says_the_same() -> None:

@@ -14,7 +14,7 @@ from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 from muster.spark.kafka_options import warn_of_ignored
 from muster.spark.lookup import NodeLookup
 from muster.spark.planning import OffsetRange
-from muster.spark.read_options import ReadOptions, read_columns
+from muster.spark.read_options import ReadOptions, raise_without_frames, read_columns
 from muster.spark.stream_reader import plan_slots, read_slot
 
 # Filters
@@ -114,6 +114,7 @@ class MusterBatchReader(DataSourceReader):
         self._cores = cores
         self._pushed = PushedFilters()
 
+    @raise_without_frames
     def partitions(self) -> list[InputPartition]:
         warn_of_ignored(self._options.ignored)
         lookup = NodeLookup(self._options)

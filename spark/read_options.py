@@ -11,10 +11,10 @@ modules that are already loaded.
 import gc
 import json
 import sys
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cache
-from typing import TYPE_CHECKING, Any, Literal
+from functools import cache, wraps
+from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeVar
 
 from muster.client.errors import ClientError, ConfigError
 
@@ -56,6 +56,32 @@ class NoShare(ClientError):
             f"group {group_id!r} gave this driver no share within {waited_ms} ms, though it waits for nobody; "
             f"it is {state}, with the members {members}; see muster groups describe {group_id}"
         )
+
+
+Given = ParamSpec("Given")
+Result = TypeVar("Result")
+
+
+def raise_without_frames(method: Callable[Given, Result]) -> Callable[Given, Result]:
+    """For what Spark calls. Of an error Spark prints each frame above its sentence; a client's says by itself what is
+    wrong and what to do, so one frame is left, without which Python raises nothing."""
+
+    @wraps(method)
+    def told(*given: Given.args, **named: Given.kwargs) -> Result:
+        try:
+            return method(*given, **named)
+        except ClientError as error:
+            raise error.with_traceback(None) from None
+
+    return told
+
+
+def iterate_without_frames(rows: Iterator[Result]) -> Iterator[Result]:
+    """The same for what a task reads."""
+    try:
+        yield from rows
+    except ClientError as error:
+        raise error.with_traceback(None) from None
 
 
 # Python processes that Spark reuses

@@ -19,7 +19,7 @@ from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowW
 from muster.client.errors import ClientError
 from muster.spark.kafka_options import warn_of_ignored
 from muster.spark.options import WriteOptions, check_write_options
-from muster.spark.read_options import OptionError
+from muster.spark.read_options import OptionError, raise_without_frames
 
 if TYPE_CHECKING:
     from pyarrow import RecordBatch
@@ -83,12 +83,15 @@ class MusterWriter(DataSourceArrowWriter):
             return None
         return SinkBatchName(f"app-{options.txn_app_id}", options.txn_version)
 
+    @raise_without_frames
     def write(self, iterator: "Iterator[RecordBatch]") -> WriteReceipt:
         return write_task(iterator, self._options, self._name)
 
+    @raise_without_frames
     def commit(self, messages: "Sequence[WriterCommitMessage | None]") -> None:
         commit_staged(self._options, messages)
 
+    @raise_without_frames
     def abort(self, messages: "Sequence[WriterCommitMessage | None]") -> None:
         abort_staged(self._options, messages)
 
@@ -99,12 +102,15 @@ class MusterStreamWriter(DataSourceStreamArrowWriter):
     def __init__(self, options: WriteOptions) -> None:
         self._options = options
 
+    @raise_without_frames
     def write(self, iterator: "Iterator[RecordBatch]") -> WriteReceipt:
         return write_task(iterator, self._options, find_query_batch() if self._options.stages else None)
 
+    @raise_without_frames
     def commit(self, messages: "Sequence[WriterCommitMessage | None]", batchId: int) -> None:
         commit_staged(self._options, messages)
 
+    @raise_without_frames
     def abort(self, messages: "Sequence[WriterCommitMessage | None]", batchId: int) -> None:
         abort_staged(self._options, messages)
 

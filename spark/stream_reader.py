@@ -13,7 +13,7 @@ from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailableNow
 
 from muster.spark.planning import FetchSettings, OffsetRange, TaskPlan, plan_tasks
-from muster.spark.read_options import ReadOptions, read_columns
+from muster.spark.read_options import ReadOptions, iterate_without_frames, raise_without_frames, read_columns
 from muster.spark.stream_offsets import default_limit
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ def read_slot(partition: InputPartition) -> Iterator[Any]:
         return iter(())
     from muster.spark.fetch import read_ranges
 
-    return read_ranges(partition.settings, partition.ranges)
+    return iterate_without_frames(read_ranges(partition.settings, partition.ranges))
 
 
 # The reader
@@ -102,18 +102,23 @@ class MusterStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def getDefaultReadLimit(self) -> ReadLimit:
         return default_limit(self._options)
 
+    @raise_without_frames
     def prepareForTriggerAvailableNow(self) -> None:
         self._driver.drain()
 
+    @raise_without_frames
     def initialOffset(self) -> dict[str, Any]:
         return self._driver.initial()
 
+    @raise_without_frames
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
         return self._driver.latest(start, limit)
 
+    @raise_without_frames
     def reportLatestOffset(self) -> dict[str, Any] | None:
         return self._driver.report()
 
+    @raise_without_frames
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         """The end alone says what to read, so that a batch that is repeated reads the same."""
         from muster.spark.stream_offsets import parse_offset
@@ -123,6 +128,7 @@ class MusterStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def read(self, partition: InputPartition) -> Iterator[Any]:
         return read_slot(partition)
 
+    @raise_without_frames
     def commit(self, end: dict[str, Any]) -> None:
         self._driver.finished(end)
 
@@ -141,9 +147,11 @@ class RefusedStreamReader(DataSourceStreamReader):
     def getDefaultReadLimit(self) -> ReadLimit:
         raise self._error
 
+    @raise_without_frames
     def initialOffset(self) -> dict[str, Any]:
         raise self._error
 
+    @raise_without_frames
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
         raise self._error
 

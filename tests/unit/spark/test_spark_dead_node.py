@@ -1,13 +1,20 @@
 """A query whose node refuses connections says so soon, in a sentence with few lines above it."""
 
 import traceback
+from collections.abc import Callable, Iterator
 
+import pyarrow as pa
 import pytest
+from pyspark.sql.types import StructType
 
 from muster.client.errors import Unreachable
 from muster.spark import lookup, options
+from muster.spark.batch_reader import make_batch_reader
 from muster.spark.lookup import NodeLookup
 from muster.spark.options import check_read_options, check_write_options
+from muster.spark.read_options import iterate_without_frames
+from muster.spark.sink import MusterWriter
+from muster.spark.stream_reader import MusterStreamReader
 from muster.spark.write_calls import SinkNode
 from tests.interop.kafka_broker import free_port
 
@@ -64,3 +71,51 @@ def test_max_block_ms_says_how_long_a_write_waits_for_a_node(
 ) -> None:
     checked = check_write_options({"bootstrap.servers": "127.0.0.1:1", **given}, streaming=False)
     assert checked.lookup_timeout_ms(answered=answered) == lookup_ms
+
+
+def frames_of_ours(error: BaseException) -> list[str]:
+    """Where in the data source an error came through, as Spark prints it above the sentence."""
+    return [frame.name for frame in traceback.extract_tb(error.__traceback__) if "/spark/" in frame.filename][1:]
+
+
+def refused_read() -> object:
+    given = {"bootstrap.servers": f"127.0.0.1:{free_port()}", "subscribe": "t"}
+    return make_batch_reader(check_read_options(given, streaming=False), StructType(), None).partitions()
+
+
+def refused_stream() -> object:
+    given = {"bootstrap.servers": f"127.0.0.1:{free_port()}", "subscribe": "t"}
+    reader = MusterStreamReader(check_read_options(given, streaming=True), StructType(), None)
+    try:
+        return reader.initialOffset()
+    finally:
+        reader.stop()
+
+
+def refused_write() -> object:
+    given = {"bootstrap.servers": f"127.0.0.1:{free_port()}", "topic": "t"}
+    writer = MusterWriter(check_write_options(given, streaming=False))
+    return writer.write(iter([pa.RecordBatch.from_pydict({"value": ["v"]})]))
+
+
+@pytest.mark.parametrize("ask", [refused_read, refused_stream, refused_write])
+def test_one_frame_stands_above_the_sentence(ask: Callable[[], object], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Five to fifteen did. Without one Python raises nothing."""
+    monkeypatch.setattr(lookup, "REFUSED_MS", 300)
+    monkeypatch.setattr(options, "FIRST_ANSWER_MS", 300)
+    with pytest.raises(Unreachable, match="is a node running there") as refused:
+        ask()
+    assert frames_of_ours(refused.value) == [ask.__name__, "told"]
+    assert "".join(traceback.format_exception(refused.value)).count("Traceback") == 1
+
+
+def test_so_it_is_for_what_a_task_reads() -> None:
+    def rows() -> Iterator[int]:
+        yield 1
+        raise Unreachable("127.0.0.1:1", 5, "reading")
+
+    found = iterate_without_frames(rows())
+    assert next(found) == 1
+    with pytest.raises(Unreachable) as refused:
+        next(found)
+    assert frames_of_ours(refused.value) == ["iterate_without_frames"]

@@ -10,6 +10,7 @@ from muster.cli import workshop
 from muster.cli.main import main
 from muster.workshop.bench import coordinator_suite, groups, grpc_members, heartbeats, interference, web_costs
 from muster.workshop.bench import interference as stall
+from muster.workshop.bench.crowds import QUESTIONS
 from muster.workshop.bench.processes import CORES, LOAD_CORE, SERVER_CORE, BenchFailed, pinned, run_server
 from muster.workshop.bench.report import less_is_better
 
@@ -166,7 +167,12 @@ def test_others_are_listened_to_while_a_stranger_asks_for_much(tmp_path: Path, m
         ("EXPIRING_GROUPS", 3),
         ("STALL_MEMBERS", 3),
         ("LISTED_GROUPS", 600),
+        ("DESCRIBED_GROUPS", 600),
         ("ASKING", 3),
+        ("CONSUMERS", 3),
+        ("PRODUCERS", 20),
+        ("QUOTAS", 20),
+        ("USERS", 20),
         ("ACLS", 600),
         ("READS", 3),
         ("LARGE_BATCHES", 2),
@@ -179,8 +185,11 @@ def test_others_are_listened_to_while_a_stranger_asks_for_much(tmp_path: Path, m
     ):
         monkeypatch.setattr(stall, name, small)
     rows = list(stall.measure_stalls("stall", str(tmp_path / "data")))
-    assert len({row.case for row in rows}) == 25
+    assert len({row.case for row in rows}) == 18 + len(QUESTIONS)
     assert all(row.value > 0 and row.peer_value > 0 for row in rows)
+    for question in QUESTIONS:
+        units = [row.unit for row in rows if f"({question})" in row.case]
+        assert units == ["ms p50", "ms p99", "ms at most"], question
 
 
 @pytest.mark.integration

@@ -1,4 +1,5 @@
-"""`python -m muster.workshop.bench.abuser KIND ADDRESS SIZE TIMES`: asks for what is refused, or asks and goes.
+"""`python -m muster.workshop.bench.abuser KIND ADDRESS SIZE TIMES`: asks for what is refused, asks and goes, or asks on
+many connections for what is large (a KIND of `crowds.QUESTIONS`; TIMES connections).
 
 It says a line when it is ready, and begins at the end of its input.
 """
@@ -11,6 +12,7 @@ from typing import Any, Final
 from muster.coordinator.kafka.codec.codec import struct
 from muster.coordinator.rpc.v1 import coordinator_service_pb2 as pb
 from muster.storage.records.batch import encode_batch
+from muster.workshop.bench.crowds import QUESTIONS, ask_together
 from muster.workshop.bench.grpc_members import SERVICE, GrpcConnection
 from muster.workshop.bench.kafka_load import LoadConnection
 from muster.workshop.bench.processes import BenchFailed
@@ -18,13 +20,6 @@ from muster.workshop.bench.processes import BenchFailed
 SHORT_BYTES = 1_000
 """A refusal has fewer; an answer about so many partitions has more."""
 HOLD_S = 0.02
-WIDE_TOPIC, DESCRIBED = "everywhere", "described-"
-"""A topic with many partitions, and how the names of many topics begin."""
-TOPIC: Final = 2
-ANY: Final = 1
-"""Of whatever an entry has: its resource's type, its pattern's, its operation, its permission."""
-ROW_BYTES: Final = 10
-"""A row of an answer has more."""
 PUSHED_BYTES: Final = 16 << 10
 """Of one record, and about of one request."""
 
@@ -84,58 +79,6 @@ async def pushed(address: str, size: int, times: int) -> None:
     line.close()
 
 
-async def asked_by_a_crowd(address: str, name: str, version: int, request: Any, most: int, connections: int) -> None:
-    """Each of so many connections asks once; raises BenchFailed for an answer of no more than `most` bytes."""
-    lines = [await LoadConnection.to(address) for _ in range(connections)]
-    data = [line.request(name, version, request) for line in lines]
-    await await_start()
-    frames = await asyncio.gather(*(line.pass_on(asked) for line, asked in zip(lines, data, strict=True)))
-    if (least := min(map(len, frames))) <= most:
-        raise BenchFailed(f"{name} was answered with {least} bytes; expected more than {most}")
-    for line in lines:
-        line.close()
-
-
-async def listed_groups(address: str, size: int, times: int) -> None:
-    await asked_by_a_crowd(address, "ListGroups", 4, struct("ListGroupsRequest")(), size * ROW_BYTES, times)
-
-
-async def described_topics(address: str, size: int, times: int) -> None:
-    request = struct("MetadataRequest")(topics=None)
-    await asked_by_a_crowd(address, "Metadata", 9, request, size * ROW_BYTES, times)
-
-
-async def described_settings(address: str, size: int, times: int) -> None:
-    row = struct("DescribeConfigsRequest.resources")
-    rows = [row(resource_type=TOPIC, resource_name=f"{DESCRIBED}{n}", configuration_keys=None) for n in range(size)]
-    request = struct("DescribeConfigsRequest")(resources=rows)
-    await asked_by_a_crowd(address, "DescribeConfigs", 4, request, size * ROW_BYTES, times)
-
-
-async def listed_ends(address: str, size: int, times: int) -> None:
-    part = struct("ListOffsetsRequest.topics.partitions")
-    rows = [part(partition_index=number, timestamp=-1) for number in range(size)]
-    topic = struct("ListOffsetsRequest.topics")(name=WIDE_TOPIC, partitions=rows)
-    request = struct("ListOffsetsRequest")(replica_id=-1, topics=[topic])
-    await asked_by_a_crowd(address, "ListOffsets", 5, request, size * ROW_BYTES, times)
-
-
-async def described_log_dirs(address: str, size: int, times: int) -> None:
-    request = struct("DescribeLogDirsRequest")(topics=None)
-    await asked_by_a_crowd(address, "DescribeLogDirs", 3, request, size * ROW_BYTES, times)
-
-
-async def listed_transactions(address: str, size: int, times: int) -> None:
-    await asked_by_a_crowd(address, "ListTransactions", 1, struct("ListTransactionsRequest")(), size * ROW_BYTES, times)
-
-
-async def described_acls(address: str, size: int, times: int) -> None:
-    names = dict.fromkeys(("resource_name_filter", "principal_filter", "host_filter"))
-    kinds = dict.fromkeys(("resource_type_filter", "pattern_type_filter", "operation", "permission_type"), ANY)
-    request = struct("DescribeAclsRequest")(**names, **kinds)
-    await asked_by_a_crowd(address, "DescribeAcls", 2, request, size * ROW_BYTES, times)
-
-
 async def await_start() -> None:
     print("ready", flush=True)
     await asyncio.to_thread(sys.stdin.read)
@@ -146,19 +89,15 @@ KINDS: Final[dict[str, Callable[[str, int, int], Coroutine[Any, Any, None]]]] = 
     "grpc": refused_by_grpc,
     "flood": cancelled,
     "kafka-quota": pushed,
-    "kafka-groups": listed_groups,
-    "kafka-metadata": described_topics,
-    "kafka-settings": described_settings,
-    "kafka-ends": listed_ends,
-    "kafka-log-dirs": described_log_dirs,
-    "kafka-transactions": listed_transactions,
-    "kafka-acls": described_acls,
 }
 
 
 def main() -> None:
     kind, address, size, times = sys.argv[1:]
-    asyncio.run(KINDS[kind](address, int(size), int(times)))
+    if kind in QUESTIONS:
+        asyncio.run(ask_together(kind, address, int(size), int(times), await_start))
+    else:
+        asyncio.run(KINDS[kind](address, int(size), int(times)))
 
 
 if __name__ == "__main__":

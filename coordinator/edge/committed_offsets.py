@@ -22,15 +22,6 @@ from muster.storage.broker.requests import AT_ONCE
 PartitionCounts: TypeAlias = Mapping[str, int]
 
 
-def range_exists(catalog: PartitionCounts, topic: str, lowest: int, highest: int) -> bool:
-    """Whether every partition from `lowest` to `highest` does; none at all is no objection.
-
-    >>> range_exists({"t": 2}, "t", 0, 1), range_exists({"t": 2}, "t", 0, 2), range_exists({}, "t", 0, -1)
-    (True, False, True)
-    """
-    return lowest >= 0 and highest < catalog.get(topic, 0)
-
-
 def partition_exists(catalog: PartitionCounts, topic: str, partition: int) -> bool:
     """
     >>> partition_exists({"t": 2}, "t", 1), partition_exists({"t": 2}, "t", 2), partition_exists({"t": 2}, "t", -1)

@@ -10,8 +10,7 @@ from structlog.testing import capture_logs
 from muster.coordinator.errors import ErrorCode
 from muster.coordinator.kafka.codec.codec import MalformedFrame, decode, decode_frame, encode, is_flexible, struct
 from muster.coordinator.kafka.codec.messages import all_messages
-from muster.coordinator.kafka.connections.frames import SHORTEST
-from muster.coordinator.kafka.connections.request_slots import ConnectionLimits
+from muster.coordinator.kafka.connections.received_requests import SHORTEST, ConnectionLimits
 from muster.coordinator.kafka.dispatch import Dispatcher
 from muster.coordinator.kafka.handlers.transaction_batches import PartitionCodes
 from muster.coordinator.kafka.protocol import API_VERSIONS, Api

@@ -13,7 +13,7 @@ from structlog.testing import capture_logs
 from muster.coordinator.kafka.codec.codec import MalformedFrame, decode_frame, encode, is_flexible
 from muster.coordinator.kafka.codec.messages import all_messages
 from muster.coordinator.kafka.connections.connection import ServerConnection
-from muster.coordinator.kafka.connections.request_slots import ConnectionLimits
+from muster.coordinator.kafka.connections.received_requests import ConnectionLimits
 from muster.coordinator.kafka.protocol import API_VERSIONS, transactional_apis
 from muster.coordinator.security.access_model import CLUSTER_NAME, Acl, Operation, PatternType, Permission, ResourceType
 from muster.coordinator.security.authorizer import AclAuthorizer, Authorizer

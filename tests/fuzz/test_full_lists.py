@@ -15,7 +15,7 @@ from muster.coordinator.errors import ErrorCode
 from muster.coordinator.kafka.codec.codec import RequestTooLong, decode, decode_frame, fields_in_version, is_flexible
 from muster.coordinator.kafka.codec.messages import all_messages
 from muster.coordinator.kafka.connections.connection import ServerConnection
-from muster.coordinator.kafka.connections.request_slots import ConnectionLimits
+from muster.coordinator.kafka.connections.received_requests import ConnectionLimits
 from muster.coordinator.server.grpc.adapter import request_reader
 from muster.coordinator.server.rpc_dispatch import ServiceMethod, kind_of
 from tests.fuzz import full_grpc, full_kafka

@@ -25,7 +25,7 @@ from muster.coordinator.core.model.effects import OffsetCommitReply
 from muster.coordinator.core.model.events import OffsetCommit
 from muster.coordinator.core.model.types import CommittedOffset
 from muster.coordinator.kafka.codec.codec import decode_frame, encode, struct
-from muster.coordinator.kafka.connections.frames import HEAD, LENGTH_BYTES
+from muster.coordinator.kafka.connections.received_requests import HEAD, LENGTH_BYTES
 from muster.coordinator.runtime.shards import ShardStatus, partition_for
 from muster.coordinator.server.node.node import CoordinatorNode
 from muster.coordinator.server.node_log import configure_logs

@@ -20,7 +20,7 @@ from typing import Any, Final, TypeVar, cast
 
 from muster.coordinator.errors import ErrorCode
 from muster.coordinator.kafka.codec.codec import Frame, decode, decode_frame, encode, is_flexible, struct
-from muster.coordinator.kafka.connections.frames import FrameBuffer
+from muster.coordinator.kafka.connections.received_requests import FrameBuffer
 from muster.coordinator.kafka.protocol import APIS, TRANSACTION_APIS
 from muster.workshop.bench.processes import LOAD_CORE, BenchFailed, ServerProcess, pinned, run_server
 from muster.workshop.bench.report import BenchRow

@@ -10,8 +10,7 @@ from functools import cache
 from typing import Final, Generic, NamedTuple, TypeVar, cast
 
 from muster.coordinator.kafka.codec.codec import Frame, MalformedFrame, encode, is_flexible
-from muster.coordinator.kafka.connections.frames import HEAD, FrameBuffer
-from muster.coordinator.kafka.connections.request_slots import keep_alive
+from muster.coordinator.kafka.connections.received_requests import HEAD, FrameBuffer, keep_alive
 
 NO_TAGGED_FIELDS: Final = b"\0"
 """So ends the header of a request in a flexible version."""

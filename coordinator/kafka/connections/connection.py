@@ -22,12 +22,14 @@ import structlog
 from muster.coordinator.edge.overload import LogThrottle, RefusedRequestMemory
 from muster.coordinator.edge.request_limits import LARGE_BYTES
 from muster.coordinator.kafka.codec.codec import Buffer, Frame, MalformedFrame, RequestTooLong, decoder_of, struct
-from muster.coordinator.kafka.connections.frames import HEAD, LENGTH_BYTES, FrameBuffer
-from muster.coordinator.kafka.connections.request_slots import (
+from muster.coordinator.kafka.connections.received_requests import (
     ANSWER,
+    HEAD,
+    LENGTH_BYTES,
     TAGGED_ANSWER,
     ConnectionLimits,
     DecodedHeader,
+    FrameBuffer,
     RepeatedRequest,
     RequestInspector,
     RequestSlot,

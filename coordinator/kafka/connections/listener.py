@@ -20,7 +20,7 @@ from muster.coordinator.kafka.connections.connection import (
     ListenerState,
     ServerConnection,
 )
-from muster.coordinator.kafka.connections.request_slots import ConnectionLimits
+from muster.coordinator.kafka.connections.received_requests import ConnectionLimits
 from muster.coordinator.kafka.dispatch import Dispatcher
 
 if TYPE_CHECKING:

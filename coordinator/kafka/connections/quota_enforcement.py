@@ -26,7 +26,7 @@ from typing import Any, Final, Protocol
 from muster.coordinator.edge.overload import LoopTime
 from muster.coordinator.errors import ErrorCode
 from muster.coordinator.kafka.codec.codec import Buffer, fields_in_version, is_flexible, message_of, struct
-from muster.coordinator.kafka.connections.request_slots import RequestSlot
+from muster.coordinator.kafka.connections.received_requests import RequestSlot
 from muster.coordinator.kafka.dispatch import Handler, Immediate, KafkaCall, ThreadedAnswer
 from muster.coordinator.kafka.handlers.offset_commit_reader import OffsetCommitRequest
 from muster.coordinator.security.quota_rules import (

@@ -16,8 +16,13 @@ from typing import Any, Final, NamedTuple, Protocol
 
 from muster.coordinator.kafka.codec.codec import Frame
 from muster.coordinator.kafka.connections.connection import EarlyRefusal, ServerConnection
-from muster.coordinator.kafka.connections.frames import HEAD, LENGTH_BYTES, SHORTEST, FrameBuffer
-from muster.coordinator.kafka.connections.request_slots import RequestSlot
+from muster.coordinator.kafka.connections.received_requests import (
+    HEAD,
+    LENGTH_BYTES,
+    SHORTEST,
+    FrameBuffer,
+    RequestSlot,
+)
 from muster.coordinator.kafka.dispatch import ClientPeer, HangUp
 from muster.coordinator.kafka.protocol import API_VERSIONS, SASL_AUTHENTICATE, SASL_HANDSHAKE
 from muster.coordinator.security.access_model import ANONYMOUS, Identity

@@ -11,7 +11,6 @@ from itertools import repeat
 from typing import Any, Final, TypeAlias
 
 from muster.coordinator.core.model.types import Position
-from muster.coordinator.edge.committed_offsets import range_exists
 from muster.coordinator.edge.request_limits import LARGE_BYTES
 from muster.coordinator.kafka.codec.codec import Frame, decoder_of, encode, struct
 from muster.coordinator.kafka.dispatch import EncodedAnswer
@@ -62,7 +61,7 @@ class CommitShape:
     def within(self, catalog: Mapping[str, int]) -> bool:
         """Whether all these partitions exist."""
         for topic, lowest, highest in self.spans:  # noqa: SIM110  # every commit asks: a generator would be felt
-            if not range_exists(catalog, topic, lowest, highest):
+            if lowest < 0 or highest >= catalog.get(topic, 0):
                 return False
         return True
 

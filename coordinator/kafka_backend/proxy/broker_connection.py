@@ -16,7 +16,7 @@ import structlog
 from muster.coordinator.config import Address
 from muster.coordinator.edge.background_tasks import SupervisedTasks
 from muster.coordinator.kafka.codec.codec import Buffer, DecodeFailure, MalformedFrame, skip_tags
-from muster.coordinator.kafka.connections.request_slots import RequestSlot, keep_alive
+from muster.coordinator.kafka.connections.received_requests import RequestSlot, keep_alive
 from muster.coordinator.kafka.dispatch import HangUp
 from muster.coordinator.kafka_backend.proxy.response_rewriting import Edit, Edited
 from muster.coordinator.kafka_backend.upstream.connection import open_connection

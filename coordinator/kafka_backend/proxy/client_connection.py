@@ -40,9 +40,14 @@ from muster.coordinator.kafka.codec.codec import (
 )
 from muster.coordinator.kafka.connections.client import body_position
 from muster.coordinator.kafka.connections.connection import MAX_BYTES_PER_TURN, EarlyRefusal, ServerConnection
-from muster.coordinator.kafka.connections.frames import HEAD, LENGTH_BYTES, SHORTEST
 from muster.coordinator.kafka.connections.listener import BACKLOG, ConnectionListener, ListenerLimits
-from muster.coordinator.kafka.connections.request_slots import DecodedHeader, RequestSlot
+from muster.coordinator.kafka.connections.received_requests import (
+    HEAD,
+    LENGTH_BYTES,
+    SHORTEST,
+    DecodedHeader,
+    RequestSlot,
+)
 from muster.coordinator.kafka.connections.sasl_login import SaslWordsConnection
 from muster.coordinator.kafka.dispatch import DOOR, Dispatcher, HangUp, ServedVersion
 from muster.coordinator.kafka.protocol import API_VERSIONS, SASL_AUTHENTICATE, SASL_HANDSHAKE, Api

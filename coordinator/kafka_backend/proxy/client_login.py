@@ -16,7 +16,7 @@ from math import inf
 from typing import Any, Final
 
 from muster.coordinator.kafka.codec.codec import struct
-from muster.coordinator.kafka.connections.frames import FrameBuffer
+from muster.coordinator.kafka.connections.received_requests import FrameBuffer
 from muster.coordinator.kafka.connections.sasl_login import UNSUPPORTED_SASL_MECHANISM, LoginConnection, SaslLogin
 from muster.coordinator.kafka.dispatch import ClientPeer
 from muster.coordinator.security import oauth_bearer, passwords

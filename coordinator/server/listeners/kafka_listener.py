@@ -17,7 +17,7 @@ from muster.coordinator.core.model.events import HeldBack
 from muster.coordinator.edge.listener_base import UNRESTRICTED, ListenerTls, ReportAction
 from muster.coordinator.kafka.connections.connection import ServerConnection
 from muster.coordinator.kafka.connections.listener import ConnectionListener, ListenerLimits
-from muster.coordinator.kafka.connections.request_slots import ConnectionLimits
+from muster.coordinator.kafka.connections.received_requests import ConnectionLimits
 from muster.coordinator.kafka.dispatch import Dispatcher, FinalizedFeatures, RequestAuthorizer, RequestLimiter
 from muster.coordinator.kafka.handlers.configs import ConfigHandlers, GroupConfigs
 from muster.coordinator.kafka.handlers.departed_readers import DepartedReaders

@@ -8,7 +8,7 @@ from typing import Any
 
 from muster.coordinator.kafka.codec.codec import struct
 from muster.coordinator.kafka.connections.listener import ConnectionListener, ListenerLimits
-from muster.coordinator.kafka.connections.request_slots import ConnectionLimits
+from muster.coordinator.kafka.connections.received_requests import ConnectionLimits
 from muster.coordinator.kafka.connections.sasl_login import LoginService, SaslConnection
 from muster.coordinator.kafka.dispatch import Dispatcher, KafkaCall, snake_case
 from muster.coordinator.kafka.protocol import APIS, Api

@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from muster.coordinator.kafka.connections import request_slots
+from muster.coordinator.kafka.connections import received_requests
 from muster.coordinator.server.node.node import CoordinatorNode
 from tests.support.grpc_node import settings
 from tests.support.kafka.client import KafkaClient
@@ -74,5 +74,5 @@ if __name__ == "__main__":
     for address in (NODE, CLIENT):
         ip("address", "add", f"{address}/32", "dev", "lo")
     # As in earnest, but asked every second.
-    request_slots.KEEPALIVE.update(TCP_KEEPIDLE=1, TCP_KEEPINTVL=1, TCP_KEEPCNT=2)
+    received_requests.KEEPALIVE.update(TCP_KEEPIDLE=1, TCP_KEEPINTVL=1, TCP_KEEPCNT=2)
     asyncio.run(story(Path(sys.argv[1])))

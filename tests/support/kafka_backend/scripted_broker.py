@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable
 from typing import NamedTuple, Self, cast
 
 from muster.coordinator.config import Address
-from muster.coordinator.kafka.connections.frames import HEAD
+from muster.coordinator.kafka.connections.received_requests import HEAD
 
 
 class Asked(NamedTuple):

@@ -12,7 +12,7 @@ import structlog.testing
 
 from muster.coordinator.kafka.codec.codec import decode_frame, encode_uvarint, struct
 from muster.coordinator.kafka.connections import listener as listener_module
-from muster.coordinator.kafka.connections.request_slots import KEEPALIVE
+from muster.coordinator.kafka.connections.received_requests import KEEPALIVE
 from muster.coordinator.kafka.dispatch import KafkaCall, snake_case
 from muster.coordinator.kafka.protocol import APIS, without_old_clients
 from tests.support.kafka.client import KafkaClient, frame

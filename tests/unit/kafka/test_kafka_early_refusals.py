@@ -14,7 +14,7 @@ from muster.coordinator.kafka.connections.connection import (
     ServerConnection,
     early_refusal,
 )
-from muster.coordinator.kafka.connections.frames import FrameBuffer
+from muster.coordinator.kafka.connections.received_requests import FrameBuffer
 from tests.fuzz.targets import Wire
 from tests.fuzz.test_full_lists import LIMITS, peak_below
 from tests.support.kafka.client import PATIENCE_S, KafkaClient, frame

@@ -3,7 +3,7 @@
 import pytest
 
 from muster.coordinator.kafka.codec.codec import MalformedFrame
-from muster.coordinator.kafka.connections.frames import FrameBuffer
+from muster.coordinator.kafka.connections.received_requests import FrameBuffer
 
 FRAMES = [b"12345678", b"x" * 300, b"y" * 70_000, b"12345678"]
 STREAM = b"".join(len(frame).to_bytes(4, "big") + frame for frame in FRAMES)

@@ -16,9 +16,8 @@ from muster.coordinator.edge.listener_base import ListenerTls
 from muster.coordinator.errors import ErrorCode
 from muster.coordinator.kafka.codec.codec import Buffer, Frame, encode, struct
 from muster.coordinator.kafka.connections.connection import ServerConnection
-from muster.coordinator.kafka.connections.frames import HEAD
 from muster.coordinator.kafka.connections.listener import ConnectionListener, ListenerLimits
-from muster.coordinator.kafka.connections.request_slots import ConnectionLimits, DecodedHeader, RequestSlot
+from muster.coordinator.kafka.connections.received_requests import HEAD, ConnectionLimits, DecodedHeader, RequestSlot
 from muster.coordinator.kafka.dispatch import (
     Dispatcher,
     EncodedAnswer,

@@ -34,10 +34,16 @@ class SnapshotFields(TypedDict):
 
 def encode_snapshot_json(snapshot: SnapshotValues) -> str:
     """One JSON object without spaces; fields at their default are left out."""
-    out: dict[str, Any] = {
-        "topics": dict(snapshot.topics),
-        "members": [_member_out(member) for member in snapshot.members],
-    }
+    members = (
+        write_members_json(snapshot.members[begin : begin + _AT_A_TIME])
+        for begin in range(0, len(snapshot.members), _AT_A_TIME)
+    )
+    return join_members_json(snapshot, members)
+
+
+def join_members_json(snapshot: SnapshotValues, members: Iterable[str]) -> str:
+    """What `encode_snapshot_json` makes of this snapshot; members: all of them in order, by `write_members_json`."""
+    out: dict[str, Any] = {}
     if snapshot.lags is not None:
         out["lags"] = {topic: [int(lag) for lag in lags] for topic, lags in snapshot.lags.items()}
     if snapshot.racks is not None:
@@ -48,7 +54,14 @@ def encode_snapshot_json(snapshot: SnapshotValues) -> str:
         out["options"] = dict(snapshot.options)
     if snapshot.stale:
         out["stale"] = {topic: list(partitions) for topic, partitions in snapshot.stale.items()}
-    return compact_json(out)
+    more = compact_json(out)[1:-1]
+    head = f'{{"topics":{_write(dict(snapshot.topics))},"members":[{",".join(members)}]'
+    return f"{head},{more}}}" if more else f"{head}}}"
+
+
+def write_members_json(members: Iterable[Member]) -> str:
+    """Some members as they stand in a snapshot's text, with commas between them."""
+    return _write([_member_out(member) for member in members])[1:-1]
 
 
 def write_member_json(member: Member) -> str:

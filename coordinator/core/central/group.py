@@ -4,19 +4,28 @@ Hard state is `stored`, the ownership that holds; everything else is soft and ma
 """
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from dataclasses import dataclass, field
 from enum import Enum
 from itertools import islice
+from typing import TypeAlias, TypeVar
 
+from muster.assignors.api import Snapshot
 from muster.coordinator.core.groups.extensions import GroupView
 from muster.coordinator.core.groups.member_history import MAX_SCANNED, NO_CONNECTION, MemberHistory, SeenMember
 from muster.coordinator.core.model.effects import Order
 from muster.coordinator.core.model.ledger import OngoingRebalance, PlanDiff, RebalanceSettling, RebalanceTrigger
 from muster.coordinator.core.model.plan import Plan, PlanRequest
-from muster.coordinator.core.model.records import CentralStored, HeldShare, MemberIdentifiers
+from muster.coordinator.core.model.plan_correction import CorrectedPlan
+from muster.coordinator.core.model.records import CentralOwner, CentralStored, HeldShare, MemberIdentifiers
 from muster.coordinator.core.model.rights import Rights, readable_topics
-from muster.coordinator.core.model.types import Incarnation, RequestId, TimerKey
+from muster.coordinator.core.model.types import (
+    Incarnation,
+    MemberPlan,
+    RequestId,
+    Settlement,
+    TimerKey,
+)
 
 NOT_FETCHING = -1
 CLOCKS_APART = 20
@@ -58,13 +67,21 @@ class OrderedAction(Enum):
     START = "start"
 
 
+T = TypeVar("T")
+Slices: TypeAlias = Generator[None, None, T]
+"""Work that pauses after each slice, and returns its result: a step does one slice, and later turns do the rest."""
+
+
 class TaskPart(Enum):
     """What a large group's task does in turns of its own, between two turns of others."""
 
     LOOK = "look whether another rebalance is due"
+    ASK = "make the snapshot, and ask the assignor"
+    CHECK = "look whether the plan is another than the ownership, and what it takes"
     DESCRIBE = "write down what the assignor saw"
     COMPARE = "compare the plan with the ownership before"
     STORE = "store the plan as the ownership, and begin to start members"
+    SETTLE = "write down when each partition was fetched again"
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,6 +155,27 @@ class CentralMember:
 
 
 @dataclass(slots=True)
+class CheckedPlan:
+    """The plan that the assignor's answer becomes, and the snapshot with all members. `wanted` and `size_bytes`: it by
+    member, and what it takes on record, as far as that is known."""
+
+    corrected: CorrectedPlan
+    everybody: Snapshot
+    wanted: Plan = field(default_factory=dict)
+    size_bytes: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class DecidedOwnership:
+    """A plan as it goes on record: its owners, and the ledger's view of them. `listed_bytes`: what that and the moves
+    take in the ledger's entry."""
+
+    owners: tuple[CentralOwner, ...]
+    members: tuple[MemberPlan, ...]
+    listed_bytes: int
+
+
+@dataclass(slots=True)
 class CentralTaskProgress:
     """What the group's task is about. Soft."""
 
@@ -165,12 +203,24 @@ class CentralTaskProgress:
     """Members that are yet to be ordered to stop, or to start."""
     left: TaskPart | None = None
     """What a later turn does first."""
+    slices: Slices[None] | None = None
+    """The part that is being done, as far as it is left."""
     continuing: bool = False
     """A later turn goes on with the task."""
+    snapshot: Snapshot | None = None
+    """What the assignor is to be asked with."""
+    checking: CheckedPlan | None = None
+    """The assignor's plan, while it is looked at."""
     described: tuple[str, str] = ("", "")
     """What the assignor saw, as the ledger keeps it, and where it is from."""
     compared: PlanDiff | None = None
     """What the plan changes."""
+    decided: DecidedOwnership | None = None
+    """The plan as it goes on record."""
+    settled_at_ms: int | None = None
+    """When all had started, until that is written down."""
+    settled: Settlement | None = None
+    """What is written down of it."""
     newcomers: tuple[int, int] | None = None
     """When the first and the last came of those whom no plan has seen yet."""
     second_look: bool = False

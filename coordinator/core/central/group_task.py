@@ -8,26 +8,28 @@ are names, and regular expressions that new topics may match.
 """
 
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import TypeAlias, assert_never
 
 from muster.assignors.api import AssignorError, Snapshot
-from muster.assignors.api import Member as AssignorMember
-from muster.coordinator.core.central import ownership_ledger
+from muster.coordinator.core.central import ownership_ledger, task_parts
 from muster.coordinator.core.central.group import (
     NOT_FETCHING,
     CentralGroup,
     CentralMember,
     CentralState,
+    CheckedPlan,
     OrderedAction,
     OutstandingOrder,
+    Slices,
     TaskPart,
     central_view,
 )
 from muster.coordinator.core.consumer.target import candidate_topics
+from muster.coordinator.core.groups.bookkeeping import snapshot_within_limit
 from muster.coordinator.core.groups.member_causes import changes_since, describe_changes
-from muster.coordinator.core.groups.state import Step
+from muster.coordinator.core.groups.state import ShardState, Step
 from muster.coordinator.core.model.effects import (
     NOTHING_COMMITTED,
     CentralReply,
@@ -41,21 +43,15 @@ from muster.coordinator.core.model.effects import (
 from muster.coordinator.core.model.events import AwaitOrders, ContinueTask, Planned, RegexResolved
 from muster.coordinator.core.model.ledger import RebalanceTrigger, trigger_by_member
 from muster.coordinator.core.model.plan import (
-    ENTRY_BYTES,
-    FIXED_BYTES,
     Plan,
     PlanRequest,
     lacks_lags,
-    loadable_name,
     next_generation,
-    share_bytes,
-    text_bytes,
     too_large,
 )
-from muster.coordinator.core.model.records import CentralOwner, CentralStored
-from muster.coordinator.core.model.rights import Rights, RightsAnew, describe_rights_change, refreshed_rights
+from muster.coordinator.core.model.records import CentralStored
+from muster.coordinator.core.model.rights import RightsAnew, describe_rights_change, refreshed_rights
 from muster.coordinator.core.model.types import Cause
-from muster.coordinator.core.settings.assignor_choice import chosen_assignor, chosen_options
 from muster.coordinator.errors import CoordinatorError, ErrorCode
 
 # Orders
@@ -64,6 +60,9 @@ from muster.coordinator.errors import CoordinatorError, ErrorCode
 ORDERS_IN_STEP = 100
 """Members that one step orders to stop or to start. A group with more is large: its task is done in parts, with turns
 of others in between, and its newcomers wait for those behind them."""
+
+PARTITIONS_IN_STEP = 1_000
+"""Partitions that a group may share for its task to be done without pauses."""
 
 MOST_PAUSES = 10
 """Newcomers that keep coming are waited for so many times as long as the last of them."""
@@ -199,6 +198,12 @@ def is_large(group: CentralGroup) -> bool:
     return len(group.members) > ORDERS_IN_STEP
 
 
+def takes_turns(group: CentralGroup) -> bool:
+    """Whether the parts of the task have turns of their own: for its members, or for what they share."""
+    request = group.progress.request
+    return is_large(group) or (request is not None and sum(request.snapshot.topics.values()) > PARTITIONS_IN_STEP)
+
+
 def request_rebalance(group: CentralGroup, trigger: RebalanceTrigger, step: Step) -> None:
     """Something happened that may change who is to have what."""
     ownership_ledger.note_trigger(group, trigger, step)
@@ -210,6 +215,8 @@ def advance_task(group: CentralGroup, step: Step) -> None:
     """Take the group's task as far as it can go now."""
     match group.state:
         case CentralState.EMPTY | CentralState.WAITING | CentralState.STABLE:
+            if group.progress.left is TaskPart.SETTLE:
+                return  # it looks then what has happened meanwhile
             if group.progress.dirty or (group.progress.newcomers is not None and not awaits_more(group, step)):
                 start_task(group, step)
 
@@ -254,11 +261,21 @@ def start_task(group: CentralGroup, step: Step) -> None:
 
 
 def request_plan(group: CentralGroup, step: Step) -> None:
+    """Make the snapshot, and ask the assignor."""
+    move_to_state(group, CentralState.ASSIGNING, step)
+    group.progress.planning_since_ms = step.now_ms
+    do_part(group, TaskPart.ASK, step)
+
+
+def ask_assignor(group: CentralGroup, step: Step) -> None:
     """Have the assignor run: at once where that is quick, else off the loop."""
     progress, extensions = group.progress, step.state.extensions
-    move_to_state(group, CentralState.ASSIGNING, step)
-    progress.planning_since_ms = step.now_ms
-    snapshot = extensions.prepare_snapshot(group, snapshot_of(group, step), step)
+    snapshot, progress.snapshot = progress.snapshot, None
+    assert snapshot is not None
+    if must_look_again(group):
+        start_task(group, step)
+        return
+    snapshot = extensions.prepare_snapshot(group, snapshot, step)
     asked = extensions.restrict_snapshot(central_view(group), snapshot, step)
     request = PlanRequest(group.id, step.fresh_epoch(group.generation), snapshot.assignor, asked)
     progress.request, progress.put_off = request, False
@@ -290,7 +307,7 @@ def take_planned(group: CentralGroup, event: Planned, step: Step) -> None:
     progress.put_off = False
     if event.snapshot is not None:
         progress.request = replace(progress.request, snapshot=event.snapshot)
-    if progress.dirty and (group.lost or not progress.second_look):
+    if must_look_again(group):
         start_task(group, step)
     elif event.plan is None:
         step.plan_failed(group.id, event.error)
@@ -299,17 +316,35 @@ def take_planned(group: CentralGroup, event: Planned, step: Step) -> None:
         adopt_plan(group, event.plan, step)
 
 
+def must_look_again(group: CentralGroup) -> bool:
+    """Whether something has happened since the snapshot was made that the plan has to know of."""
+    return group.progress.dirty and (group.has_lost or not group.progress.second_look)
+
+
 def adopt_plan(group: CentralGroup, made: Plan, step: Step) -> None:
-    """If the plan is the one that holds, nobody is stopped for it; otherwise everybody is."""
+    """What operators hold corrects the plan, which is then compared with the one that holds."""
     progress = group.progress
     assert progress.request is not None
     extensions, seen = step.state.extensions, progress.request.snapshot
     everybody = extensions.restore_snapshot(group.id, seen, lambda: snapshot_of(group, step), step)
     kept = extensions.correct_plan(central_view(group), made, everybody, step)
-    wanted: Plan = {member_id: shares_of(kept.plan.get(member_id, {})) for member_id in group.members}
-    size = ownership_bytes(group, wanted)
-    if size > step.limits.max_group_bytes:
-        why = too_large(group.id, "the members and their partitions", size, step.limits)
+    progress.checking = CheckedPlan(kept, everybody)
+    do_part(group, TaskPart.CHECK, step)
+
+
+def pursue_plan(group: CentralGroup, step: Step) -> None:
+    """If the plan is the one that holds, nobody is stopped for it; otherwise everybody is."""
+    progress = group.progress
+    checked, progress.checking = progress.checking, None
+    assert progress.request is not None
+    assert checked is not None
+    if must_look_again(group):
+        start_task(group, step)
+        return
+    kept, everybody = checked.corrected, checked.everybody
+    wanted: Plan = {member_id: share for member_id, share in checked.wanted.items() if member_id in group.members}
+    if checked.size_bytes > step.limits.max_group_bytes:
+        why = too_large(group.id, "the members and their partitions", checked.size_bytes, step.limits)
         step.plan_failed(group.id, why)
         fail_attempt(group, why, step)
         return
@@ -347,7 +382,7 @@ def finish_stopping(group: CentralGroup, step: Step) -> None:
 
 def go_on(group: CentralGroup, part: TaskPart, step: Step) -> None:
     """Do this part of the task; that of a large group has a later turn."""
-    if is_large(group):
+    if takes_turns(group):
         group.progress.left = part
         continue_later(group, step)
     else:
@@ -371,39 +406,96 @@ def continue_task(event: ContinueTask, step: Step) -> None:
         give_orders(group, step)
     else:
         do_part(group, part, step)
+    if progress.unordered:
+        continue_later(group, step)
 
 
 def do_part(group: CentralGroup, part: TaskPart, step: Step) -> None:
+    """Begin this part of the task, or go on with it: a slice of it for a large group, else all."""
+    progress = group.progress
+    if progress.slices is None:
+        progress.slices = slices_of_part(group, part, step.state)
+    for _ in progress.slices:
+        if takes_turns(group):
+            progress.left = part
+            continue_later(group, step)
+            return
+    progress.slices = None
+    finish_part(group, part, step)
+
+
+def slices_of_part(group: CentralGroup, part: TaskPart, state: ShardState) -> Slices[None]:
+    """What this part of the task computes, and keeps for `finish_part`. No step outlives its turn, so none is used."""
+    progress = group.progress
+    match part:
+        case TaskPart.LOOK:
+            pass
+        case TaskPart.ASK:
+            progress.snapshot = yield from task_parts.make_snapshot(group, state)
+        case TaskPart.CHECK:
+            checked = progress.checking
+            assert checked is not None
+            checked.wanted = yield from task_parts.shares_by_member(group, checked.corrected.plan)
+            checked.size_bytes = yield from task_parts.ownership_bytes(group, checked.wanted)
+        case TaskPart.DESCRIBE:
+            assert progress.request is not None
+            progress.described = (yield from task_parts.write_snapshot(progress.request.snapshot)), ""
+        case TaskPart.COMPARE:
+            assert progress.rebalance is not None
+            progress.compared = yield from task_parts.compare_plans(group.owned, progress.plan, progress.rebalance)
+        case TaskPart.STORE:
+            assert progress.compared is not None
+            progress.decided = yield from task_parts.prepare_ownership(group, progress.plan, progress.compared)
+        case TaskPart.SETTLE:
+            assert progress.settling is not None
+            assert progress.settled_at_ms is not None
+            progress.settled = progress.settling.settlement(progress.settled_at_ms)
+            yield
+        case _:
+            assert_never(part)
+
+
+def finish_part(group: CentralGroup, part: TaskPart, step: Step) -> None:
+    """What follows from this part of the task."""
     progress = group.progress
     match part:
         case TaskPart.LOOK:
             advance_task(group, step)
+        case TaskPart.ASK:
+            ask_assignor(group, step)
+        case TaskPart.CHECK:
+            pursue_plan(group, step)
         case TaskPart.DESCRIBE:
-            progress.described = ownership_ledger.describe_snapshot(group, step)
+            progress.described = snapshot_within_limit(progress.described[0], ownership_ledger.SOURCE, step)
             go_on(group, TaskPart.COMPARE, step)
         case TaskPart.COMPARE:
-            progress.compared = ownership_ledger.compare_plans(group)
             go_on(group, TaskPart.STORE, step)
         case TaskPart.STORE:
             adopt_ownership(group, step)
+        case TaskPart.SETTLE:
+            ownership_ledger.keep_settled(group, step)
+            look_at_what_happened(group, step)
         case _:
             assert_never(part)
 
 
 def drop_parts(group: CentralGroup) -> None:
     """Whatever a later turn was to do is of no account any more."""
-    group.progress.left = group.progress.compared = None
-    group.progress.described = ("", "")
+    progress = group.progress
+    progress.left = progress.slices = None
+    progress.snapshot = progress.checking = progress.compared = progress.decided = progress.settled = None
+    progress.described = ("", "")
 
 
 def adopt_ownership(group: CentralGroup, step: Step) -> None:
     """The plan becomes the ownership, and everybody is told to start."""
-    progress = group.progress
+    progress, decided = group.progress, group.progress.decided
+    assert decided is not None
     progress.second_look = False
-    ownership_ledger.record_decision(group, step)
+    ownership_ledger.record_decision(group, decided, step)
     drop_parts(group)
-    owners = tuple(stored_owner(group.members[member_id], share) for member_id, share in sorted(progress.plan.items()))
-    step.keep(CentralStored(group.id, next_generation(group.generation), group.assignor, step.now_ms, owners))
+    generation = next_generation(group.generation)
+    step.keep(CentralStored(group.id, generation, group.assignor, step.now_ms, decided.owners))
     step.state.extensions.plan_adopted(group.id, progress.inherited, step)
     move_to_state(group, CentralState.STARTING, step)
     start_late_ones(group, step)
@@ -411,10 +503,21 @@ def adopt_ownership(group: CentralGroup, step: Step) -> None:
 
 
 def finish_starting(group: CentralGroup, step: Step) -> None:
-    """Everybody fetches what is stored for it."""
-    ownership_ledger.close_settling(group, step)
-    group.progress.failures, group.progress.second_look = 0, False
+    """Everybody fetches what is stored for it. Of a large group, that is written down in later turns."""
+    progress = group.progress
+    later = takes_turns(group) and progress.settling is not None
+    if not later:
+        ownership_ledger.close_settling(group, step)
+    progress.failures, progress.second_look = 0, False
     move_to_state(group, CentralState.STABLE, step)
+    if later:
+        progress.settled_at_ms = step.now_ms
+        go_on(group, TaskPart.SETTLE, step)
+    else:
+        look_at_what_happened(group, step)
+
+
+def look_at_what_happened(group: CentralGroup, step: Step) -> None:
     if group.progress.dirty or group.progress.newcomers is not None:
         go_on(group, TaskPart.LOOK, step)
 
@@ -439,7 +542,10 @@ def start_if_late(group: CentralGroup, member: CentralMember, step: Step, why: O
 def begin_orders(group: CentralGroup, members: Sequence[str], step: Step) -> None:
     """Order these members to do what the group's state is for; those of a large group in several turns."""
     group.progress.unordered = deque(members)
-    give_orders(group, step)
+    if len(members) > ORDERS_IN_STEP:
+        continue_later(group, step)
+    else:
+        give_orders(group, step)
 
 
 def give_orders(group: CentralGroup, step: Step) -> None:
@@ -547,65 +653,8 @@ def move_to_state(group: CentralGroup, state: CentralState, step: Step) -> None:
 
 
 def snapshot_of(group: CentralGroup, step: Step) -> Snapshot:
-    """All that the plan depends on. What members own is what is stored for them.
-
-    It is made for every plan, of a group of thousands: most members subscribe to the same as others do.
-    """
-    counts, had = step.state.partitions, group.owned
-    read: dict[tuple[frozenset[str], str, Rights], tuple[str, ...]] = {}
-    named, members = set[str](), list[AssignorMember]()
-    for member_id in sorted(group.members):
-        member = group.members[member_id]
-        topics = read.get(subscribes := (member.topics, member.regex, member.rights))
-        if topics is None:
-            topics = read[subscribes] = tuple(sorted(group.topics_of(member)))
-            named |= group.named_by(member)
-        share = had.get(member_id)
-        members.append(
-            AssignorMember(
-                id=member_id,
-                topics=topics,
-                owned=None if share is None else existing_partitions(share, counts),
-                generation=-1 if share is None else group.generation,
-                rack=member.rack_id,
-            )
-        )
-    return Snapshot(
-        topics={topic: counts[topic] for topic in sorted(named & counts.keys())},
-        members=members,
-        assignor=loadable_name(chosen_assignor(step.state, group.id) or group.assignor, step.limits),
-        options=chosen_options(step.state, group.id),
-    )
-
-
-def existing_partitions(share: Mapping[str, Sequence[int]], counts: Mapping[str, int]) -> Mapping[str, Sequence[int]]:
-    if share.keys() <= counts.keys():
-        return share
-    return {topic: partitions for topic, partitions in share.items() if topic in counts}
-
-
-def shares_of(share: Mapping[str, tuple[int, ...]]) -> dict[str, tuple[int, ...]]:
-    return {topic: tuple(sorted(share[topic])) for topic in sorted(share) if share[topic]}
-
-
-def ownership_bytes(group: CentralGroup, plan: Plan) -> int:
-    """What the log would keep of the plan, never estimated too low."""
-    members = group.members.values()
-    told = sum(text_bytes(m.id, m.client_id, m.client_host, m.regex, *m.topics) + ENTRY_BYTES for m in members)
-    told += sum(FIXED_BYTES * len(m.topics) for m in members)
-    return told + sum(share_bytes(share) for share in plan.values())
-
-
-def stored_owner(member: CentralMember, share: Mapping[str, tuple[int, ...]]) -> CentralOwner:
-    return CentralOwner(
-        member.id,
-        member.client_id,
-        member.client_host,
-        member.session_timeout_ms,
-        tuple(sorted(member.topics)),
-        member.regex,
-        tuple(sorted(share.items())),
-    )
+    """All that the plan depends on."""
+    return task_parts.finish_slices(task_parts.make_snapshot(group, step.state))
 
 
 # Subscriptions

@@ -6,12 +6,11 @@ FetcherStarted.
 
 from collections.abc import Iterable
 
-from muster.coordinator.core.central.group import CentralGroup, CentralMember
+from muster.coordinator.core.central.group import CentralGroup, CentralMember, DecidedOwnership
 from muster.coordinator.core.groups.bookkeeping import (
     keep_entry,
     keep_settlement,
     ledger_entry_begun,
-    snapshot_within_limit,
 )
 from muster.coordinator.core.groups.member_causes import take_incarnations
 from muster.coordinator.core.groups.state import Step
@@ -19,15 +18,14 @@ from muster.coordinator.core.model.ledger import (
     Departure,
     OngoingRebalance,
     PlanBefore,
-    PlanDiff,
     RebalanceChange,
     RebalanceSettling,
     RebalanceTrigger,
     diff_plans,
     phase_with_waits,
 )
-from muster.coordinator.core.model.plan import CONSUMER, Plan, canonical_name
-from muster.coordinator.core.model.types import Cause, MemberPlan, Outcome, PartitionMove, RebalancePhase, WaitEnd
+from muster.coordinator.core.model.plan import CONSUMER, canonical_name
+from muster.coordinator.core.model.types import Cause, Outcome, PartitionMove, RebalancePhase, WaitEnd
 
 SOURCE = "central"
 """Where the ledger's snapshot comes from: it is the assignor's input itself."""
@@ -135,20 +133,14 @@ def end_stopping(group: CentralGroup, step: Step) -> None:
     end_stop_phase(group, step)
 
 
-def compare_plans(group: CentralGroup) -> PlanDiff:
-    """What the plan changes; the ownership before it is still the stored one."""
-    assert group.progress.rebalance is not None
-    return diff_plans(PlanBefore(group.owned, {}, {}), group.progress.plan, group.progress.rebalance)
-
-
-def record_decision(group: CentralGroup, step: Step) -> None:
+def record_decision(group: CentralGroup, decided: DecidedOwnership, step: Step) -> None:
     """The plan becomes the ownership; the one before is still the stored one."""
     progress = group.progress
     rebalance, diff = progress.rebalance, progress.compared
     assert rebalance is not None
     assert diff is not None
     close_settling(group, step)
-    write_entry(group, rebalance, Outcome.COMPLETED, diff.moves, step)
+    write_entry(group, rebalance, Outcome.COMPLETED, diff.moves, step, decided)
     progress.settling = RebalanceSettling(rebalance.number, diff.gaps)
     progress.rebalance = None
 
@@ -168,24 +160,36 @@ def close_settling(group: CentralGroup, step: Step) -> None:
         keep_settlement(group, settling.settlement(step.now_ms), step)
 
 
+def keep_settled(group: CentralGroup, step: Step) -> None:
+    """As `close_settling`, of a large group, for which it was made in a turn of its own."""
+    progress = group.progress
+    settlement, progress.settled = progress.settled, None
+    progress.settling = progress.settled_at_ms = None
+    assert settlement is not None
+    keep_settlement(group, settlement, step)
+
+
 def write_entry(
-    group: CentralGroup, rebalance: OngoingRebalance, outcome: Outcome, moves: tuple[PartitionMove, ...], step: Step
+    group: CentralGroup,
+    rebalance: OngoingRebalance,
+    outcome: Outcome,
+    moves: tuple[PartitionMove, ...],
+    step: Step,
+    decided: DecidedOwnership | None = None,
 ) -> None:
-    """Keep the entry."""
-    completed = outcome is Outcome.COMPLETED
-    plan = group.progress.plan if completed else {}
-    snapshot_json, source = group.progress.described if completed else ("", "")
+    """Keep the entry. decided: of one that was completed."""
+    snapshot_json, source = group.progress.described if decided is not None else ("", "")
     change = RebalanceChange(
         generation=group.generation + (outcome is not Outcome.FAILED),
         protocol_type=CONSUMER,
         protocol_name=planned_by(group, step),
         moves=moves,
-        members=tuple(member_plan(member, plan) for member in group.members.values() if member.id in plan),
+        members=() if decided is None else decided.members,
         snapshot_json=snapshot_json,
         snapshot_source=source,
     )
     entry = rebalance.entry(outcome, step.now_ms, change)
-    keep_entry(group.id, entry, step)
+    keep_entry(group.id, entry, step, None if decided is None else decided.listed_bytes)
     step.announce(group, entry=entry)
 
 
@@ -193,17 +197,6 @@ def planned_by(group: CentralGroup, step: Step) -> str:
     """Whoever made the plan; before there is one, whom the members ask for."""
     request = group.progress.request
     return group.assignor if request is None else canonical_name(request.assignor, step.limits)
-
-
-def member_plan(member: CentralMember, plan: Plan) -> MemberPlan:
-    return MemberPlan(member.id, member.client_id, member.client_host, None, tuple(sorted(plan[member.id].items())))
-
-
-def describe_snapshot(group: CentralGroup, step: Step) -> tuple[str, str]:
-    """What the assignor saw, and where it is from."""
-    request = group.progress.request
-    assert request is not None
-    return snapshot_within_limit(request.snapshot.to_json(), SOURCE, step)
 
 
 def missing_topics_sentence(group: CentralGroup, topics: Iterable[str], step: Step) -> str:

@@ -71,10 +71,10 @@ def newest_plan_entry(group: GroupData, step: Step) -> RebalanceEntry | None:
     return max(kept, key=lambda entry: entry.number, default=None)
 
 
-def keep_entry(group_id: str, entry: RebalanceEntry, step: Step) -> None:
-    """Keep the entry, and let the oldest go when the ledger is full."""
+def keep_entry(group_id: str, entry: RebalanceEntry, step: Step, listed_bytes: int | None = None) -> None:
+    """Keep the entry, and let the oldest go when the ledger is full. listed_bytes: as in `shorten_entry`."""
     limits = step.state.limits
-    step.keep(RebalanceDecided(group_id, shorten_entry(entry, limits.max_group_bytes)))
+    step.keep(RebalanceDecided(group_id, shorten_entry(entry, limits.max_group_bytes, listed_bytes)))
     step.state.extensions.plan_recorded(group_id, entry, step)
     for number in step.state.ledgers[group_id].surplus(limits.ledger_max_entries, limits.ledger_max_bytes):
         forget_entry(group_id, number, step)

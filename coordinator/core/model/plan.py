@@ -410,9 +410,12 @@ def largest_share(plan: Plan) -> int:
     return max((share_bytes(share) for share in plan.values()), default=0)
 
 
-def shorten_entry(entry: RebalanceEntry, limit: int) -> RebalanceEntry:
-    """The entry as far as it fits: explanations give way. What was left out is said in it."""
-    if entry_bytes(entry) <= limit:
+def shorten_entry(entry: RebalanceEntry, limit: int, listed_bytes: int | None = None) -> RebalanceEntry:
+    """The entry as far as it fits: explanations give way. What was left out is said in it.
+
+    listed_bytes: what its moves and members take, where that is known: there may be very many.
+    """
+    if entry_bytes(entry, listed_bytes) <= limit:
         return entry
     room, kept = limit // 4, 0
     for move in entry.moves:
@@ -440,13 +443,15 @@ def shorten_entry(entry: RebalanceEntry, limit: int) -> RebalanceEntry:
     return shorter
 
 
-def entry_bytes(entry: RebalanceEntry) -> int:
+def entry_bytes(entry: RebalanceEntry, listed_bytes: int | None = None) -> int:
+    if listed_bytes is None:
+        listed_bytes = sum(map(move_bytes, entry.moves)) + shares_bytes(entry.members)
     told = text_bytes(
         entry.detail, entry.evidence, entry.client_reason, entry.culprit, entry.culprit_client_id, entry.snapshot_json
     )
     words = [*entry.also]
     size = 1_024 + 2 * told  # quotes within a snapshot are escaped
-    size += sum(map(move_bytes, entry.moves)) + shares_bytes(entry.members)
+    size += listed_bytes
     for phase in entry.phases:
         words += (phase.name, *phase.waited_for)
         for wait in phase.waits:

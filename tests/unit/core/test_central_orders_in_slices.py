@@ -2,15 +2,20 @@
 
 from collections.abc import Iterator
 from itertools import count
+from random import Random
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from muster.coordinator.core.central import group_task
+from muster.coordinator.core.central import group_task, task_parts
 from muster.coordinator.core.central.group import CentralState, TaskPart
 from muster.coordinator.core.model import events
 from muster.coordinator.core.model.effects import CentralReply, Effects, Order, StartFetcher, StopFetcher
 from muster.coordinator.core.model.events import ContinueTask, Loaded
-from muster.coordinator.core.model.types import Limits
+from muster.coordinator.core.model.ledger import OngoingRebalance, PlanBefore, RebalanceTrigger, diff_plans
+from muster.coordinator.core.model.plan import Plan
+from muster.coordinator.core.model.types import Cause, Limits
 from muster.coordinator.core.shard import Shard
 
 GROUP, TOPIC, MEMBERS, PARTITIONS = "g", "t", 7, 14
@@ -31,14 +36,16 @@ class CentralStage:
         self.mute: set[str] = set()
         self.orders_in_step: list[int] = []
         self.chores: list[events.Event] = []
+        self.announced: list[object] = []
+        """The ledger's entries as watchers hear of them."""
 
     @property
     def group(self) -> group_task.CentralGroup:
         return self.shard.central_groups[GROUP]
 
-    def register(self, member_id: str) -> None:
+    def register(self, member_id: str, strategy: str = "range") -> None:
         number = self.streams[member_id] = next(self.numbers)
-        self.take(events.RegisterConsumer(number, GROUP, member_id, "c", "h", 10_000, (TOPIC,), "", "range"))
+        self.take(events.RegisterConsumer(number, GROUP, member_id, "c", "h", 10_000, (TOPIC,), "", strategy))
         self.ask(member_id)
 
     def ask(self, member_id: str) -> None:
@@ -53,6 +60,7 @@ class CentralStage:
         """One step, and what the members say to it; what is left of it waits in `chores`."""
         effects = self.shard.step(event, self.now_ms)
         self.chores += effects.chores
+        self.announced += [notice.entry for notice in effects.notices if notice.entry is not None]
         heard = list(self.heard(effects))
         self.orders_in_step.append(sum(isinstance(order, StopFetcher | StartFetcher) for _, order in heard))
         for member_id, order in heard:
@@ -84,6 +92,10 @@ class CentralStage:
         while self.chores:
             self.take(self.chores.pop(0))
 
+    def go_on_until(self, state: CentralState) -> None:
+        while self.group.state is not state:
+            self.take(self.chores.pop(0))
+
     def pass_ms(self, length_ms: int) -> None:
         """So much time, and what was waited for that long: newcomers, not pings."""
         self.now_ms += length_ms
@@ -96,6 +108,7 @@ class CentralStage:
 @pytest.fixture
 def stage(monkeypatch: pytest.MonkeyPatch) -> CentralStage:
     monkeypatch.setattr(group_task, "ORDERS_IN_STEP", 2)
+    monkeypatch.setattr(task_parts, "ENTRIES_IN_SLICE", 2)
     stage = CentralStage()
     for number in range(MEMBERS):
         stage.register(f"m{number}")
@@ -110,7 +123,8 @@ def test_all_are_stopped_and_started_though_no_step_orders_more_than_some(stage:
     generation = stage.group.generation
     stage.leave("m6")
     assert stage.chores == [ContinueTask(GROUP)]
-    assert stage.group.state is CentralState.STOPPING, "two have stopped, and four have not been ordered to"
+    stage.go_on_until(CentralState.STOPPING)
+    assert stage.chores == [ContinueTask(GROUP)], "nobody has been ordered to stop yet"
     stage.finish()
     assert stage.group.state is CentralState.STABLE
     assert stage.group.generation == generation + 1
@@ -122,6 +136,9 @@ def test_all_are_stopped_and_started_though_no_step_orders_more_than_some(stage:
 def test_an_attempt_that_fails_orders_nobody_any_more(stage: CentralStage) -> None:
     """Those that had not been ordered to stop fetch on, and the next attempt stops them."""
     stage.leave("m6")
+    stage.go_on_until(CentralState.STOPPING)
+    stage.take(stage.chores.pop(0))
+    assert not stage.group.members["m0"].may_fetch, "the first two have stopped"
     stage.take(events.StreamClosed(GROUP, "m5", stage.streams["m5"]))
     assert stage.group.state is CentralState.BACKING_OFF
     stage.orders_in_step.clear()
@@ -192,20 +209,69 @@ def test_a_newcomer_during_a_rebalance_is_waited_behind_after_it(stage: CentralS
     assert "m7" in stage.group.owned
 
 
-def test_one_that_leaves_between_two_parts_of_the_task_has_the_plan_made_anew(stage: CentralStage) -> None:
-    """What was compared and written down is of no account: the ledger tells of the plan that holds."""
+@pytest.mark.parametrize("part", [part for part in TaskPart if part is not TaskPart.LOOK])
+def test_one_that_leaves_between_two_slices_has_the_plan_made_again(stage: CentralStage, part: TaskPart) -> None:
+    """What was compared and written down does not count: the ledger shows the plan that holds."""
     generation = stage.group.generation
     stage.leave("m6")
-    for part in (TaskPart.DESCRIBE, TaskPart.COMPARE, TaskPart.STORE):
-        while stage.group.progress.left is not part:
-            stage.take(stage.chores.pop(0))
-        stage.leave(f"m{len(stage.group.members) - 1}")
-        assert stage.group.progress.left is TaskPart.DESCRIBE
+    while stage.group.progress.left is not part or stage.group.progress.slices is None:
+        stage.take(stage.chores.pop(0))
+    stage.leave("m5")
     stage.finish()
     assert stage.group.state is CentralState.STABLE
-    assert sorted(stage.group.members) == ["m0", "m1", "m2"]
-    assert sorted(stage.group.owned) == ["m0", "m1", "m2"]
-    entry = stage.shard.state.ledgers[GROUP].newest
+    assert sorted(stage.group.members) == sorted(stage.group.owned) == [f"m{number}" for number in range(5)]
+    assert stage.group.generation == generation + (2 if part is TaskPart.SETTLE else 1)
+    ledger_of_group = stage.shard.state.ledgers[GROUP]
+    entry = ledger_of_group.newest
     assert entry is not None
-    assert stage.group.generation == entry.generation == generation + 1
-    assert [member.member_id for member in entry.members] == ["m0", "m1", "m2"]
+    assert entry.generation == stage.group.generation
+    assert [member.member_id for member in entry.members] == sorted(stage.group.members)
+    assert ledger_of_group.settlements.keys() == ledger_of_group.entries.keys()
+
+
+@pytest.mark.parametrize("strategy", ["range", "roundrobin"])
+def test_slices_come_to_what_one_step_comes_to(monkeypatch: pytest.MonkeyPatch, strategy: str) -> None:
+    def run(*, sliced: bool) -> tuple[object, ...]:
+        stage = CentralStage()
+        for number in range(MEMBERS):
+            stage.register(f"m{number}", strategy)
+            stage.finish()
+            stage.pass_ms(DELAY_MS)
+        with monkeypatch.context() as patch:
+            if sliced:
+                patch.setattr(group_task, "ORDERS_IN_STEP", 2)
+                patch.setattr(task_parts, "ENTRIES_IN_SLICE", 2)
+            change(stage)
+        state = stage.shard.state
+        return stage.group.stored, state.ledgers[GROUP], stage.announced
+
+    def change(stage: CentralStage) -> None:
+        stage.leave("m3")
+        stage.finish()
+        stage.take(events.TopicsChanged({TOPIC: PARTITIONS + 5}))
+        stage.finish()
+
+    assert run(sliced=True) == run(sliced=False)
+
+
+@given(st.integers(0, 1 << 32))
+def test_plans_are_compared_as_those_of_other_groups_are(seed: int) -> None:
+    """Nobody holds anything any more, and nothing was withheld: then both comparisons say the same."""
+    draw = Random(seed)
+
+    def deal(members: int, partitions: int) -> Plan:
+        owners: dict[str, dict[str, list[int]]] = {f"m{draw.randrange(9)}": {} for _ in range(members)}
+        for topic in ("a", "b"):
+            for partition in range(partitions):
+                if owners and draw.random() < 0.8:
+                    owners[draw.choice(sorted(owners))].setdefault(topic, []).append(partition)
+        return {member: {topic: tuple(some) for topic, some in share.items()} for member, share in owners.items()}
+
+    before, target = deal(draw.randrange(5), 6), deal(draw.randrange(5), draw.choice((4, 6, 9)))
+    if draw.random() < 0.2:
+        target = before
+    rebalance = OngoingRebalance(1, RebalanceTrigger(Cause.MEMBER_LEFT, "m left"), 1, 50)
+    rebalance.released = {member: draw.randrange(100) for member in before if draw.random() < 0.5}
+    rebalance.gone = {member: "it left" for member in before if member not in target}
+    found = task_parts.finish_slices(task_parts.compare_plans(before, target, rebalance))
+    assert found == diff_plans(PlanBefore(before, {}, {}), target, rebalance)

@@ -105,6 +105,7 @@ fuzz: $(VENV)/.installed-dev
 	$(BIN)/python -m tests.fuzz codec build/fuzz/codec -max_len=600 $(FUZZING)
 	$(BIN)/python -m tests.fuzz connection build/fuzz/connection -max_len=1000 -len_control=0 $(FUZZING)
 	$(BIN)/python -m tests.fuzz judged build/fuzz/judged -max_len=1000 -len_control=0 $(FUZZING)
+	$(BIN)/python -m tests.fuzz conversion build/fuzz/conversion -max_len=400 $(FUZZING)
 	$(BIN)/python -m tests.fuzz between build/fuzz/between -max_len=1000 -len_control=0 $(FUZZING)
 
 # Clients of other runtimes against a node; what is not installed is skipped, and said.

@@ -8,10 +8,10 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from muster.coordinator.zookeeper.local_ensemble import LocalEnsemble
 from tests.era.releases import SCALA, run_program
 from tests.support.node import NodeProcess, running_node
 from tests.support.pace import Patience
-from tests.support.zookeeper.servers import running
 
 pytestmark = pytest.mark.integration
 
@@ -25,8 +25,14 @@ numbers = count()
 
 
 @pytest.fixture(scope="module")
-def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NodeProcess]:
-    with running_node(tmp_path_factory.mktemp("era") / "data", {"kafka.listeners": "127.0.0.1:0"}) as node:
+def connect(zookeeper_server: LocalEnsemble) -> str:
+    return f"{zookeeper_server.connect}/era-clients"
+
+
+@pytest.fixture(scope="module")
+def node(tmp_path_factory: pytest.TempPathFactory, connect: str) -> Iterator[NodeProcess]:
+    more = {"kafka.listeners": "127.0.0.1:0", "zookeeper.connect": connect}
+    with running_node(tmp_path_factory.mktemp("era") / "data", more) as node:
         yield node
 
 
@@ -70,24 +76,23 @@ def test_what_a_console_producer_sends_is_read_by_a_client_of_today(
 
 @pytest.mark.parametrize("storage", ["zookeeper", "kafka"])
 @pytest.mark.parametrize("release", ["0.8.2.2", "0.9.0.1", "0.10.2.2"])
-def test_a_scala_consumer_keeps_its_positions_where_it_says(tmp_path: Path, release: str, storage: str) -> None:
+def test_a_scala_consumer_keeps_its_positions_where_it_says(
+    tmp_path: Path, node: NodeProcess, connect: str, release: str, storage: str
+) -> None:
     """`offsets.storage=kafka` is the second step of a group's way out of ZooKeeper."""
-    with running(1) as ensemble:
-        more = {"kafka.listeners": "127.0.0.1:0", "zookeeper.connect": ensemble.connect}
-        with running_node(tmp_path / "data", more) as node:
-            topic = new_topic(node, 2)
-            producer = Producer({"bootstrap.servers": node.kafka_address})
-            for number, line in enumerate(LINES):
-                producer.produce(topic, line.encode(), partition=number % 2)
-            assert producer.flush(PATIENCE_S) == 0
-            told = tmp_path / "consumer.properties"
-            told.write_text(f"group.id=old\noffsets.storage={storage}\ndual.commit.enabled=false\n")
-            found = run_program(
-                *(release, "kafka.tools.ConsoleConsumer", "--zookeeper", ensemble.connect, "--topic", topic),
-                *("--consumer.config", str(told), "--from-beginning", "--max-messages", str(len(LINES))),
-            )
-            assert sorted(found.split("\n")[:-1]) == sorted(LINES)
-            consumer = Consumer({"bootstrap.servers": node.kafka_address, "group.id": "old"})
-            places = consumer.committed([TopicPartition(topic, number) for number in range(2)], PATIENCE_S)
-            assert [each.offset for each in places] == [150, 150]
-            consumer.close()
+    topic, group = new_topic(node, 2), f"old-{next(numbers)}"
+    producer = Producer({"bootstrap.servers": node.kafka_address})
+    for number, line in enumerate(LINES):
+        producer.produce(topic, line.encode(), partition=number % 2)
+    assert producer.flush(PATIENCE_S) == 0
+    told = tmp_path / "consumer.properties"
+    told.write_text(f"group.id={group}\noffsets.storage={storage}\ndual.commit.enabled=false\n")
+    found = run_program(
+        *(release, "kafka.tools.ConsoleConsumer", "--zookeeper", connect, "--topic", topic),
+        *("--consumer.config", str(told), "--from-beginning", "--max-messages", str(len(LINES))),
+    )
+    assert sorted(found.split("\n")[:-1]) == sorted(LINES)
+    consumer = Consumer({"bootstrap.servers": node.kafka_address, "group.id": group})
+    places = consumer.committed([TopicPartition(topic, number) for number in range(2)], PATIENCE_S)
+    assert [each.offset for each in places] == [150, 150]
+    consumer.close()

@@ -75,7 +75,7 @@ def test_members_come_and_go_and_every_record_is_read_once(
     assert sum(group.positions().values()) == stream.sent
 
 
-@pytest.mark.parametrize("release", ["0.8.2.2", "0.10.2.2", "0.11.0.3", "1.1.1"])
+@pytest.mark.parametrize("release", SCALA)
 def test_round_robin_follows_the_release_of_the_old_members(
     tmp_path: Path, node: NodeProcess, connect: str, topic: str, release: str
 ) -> None:
@@ -99,7 +99,7 @@ def test_round_robin_follows_the_release_of_the_old_members(
             assert group.drain(stream.sent) == []
 
 
-@pytest.mark.parametrize("release", ["0.9.0.1", "0.10.2.2"])
+@pytest.mark.parametrize("release", SCALA)
 def test_lists_follow_new_topics(tmp_path: Path, zookeeper: str, release: str) -> None:
     """A white list of an old consumer, a black list of ours: each resolves that of the other."""
     settings = {"kafka.listeners": "127.0.0.1:0", "zookeeper.connect": zookeeper}

@@ -25,6 +25,7 @@ def main() -> None:
         targets = importlib.import_module("tests.fuzz.targets").TARGETS
         targets = targets | importlib.import_module("tests.fuzz.between").TARGETS
         targets = targets | importlib.import_module("tests.fuzz.watched").TARGETS
+        targets = targets | importlib.import_module("tests.fuzz.conversion").TARGETS
         emitting = importlib.import_module("muster.coordinator.kafka.codec.codec")
     # The codec's own code is written at run time, past the import hook.
     compiled = emitting.Emitter.function

@@ -4,6 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.fuzz.between import between
+from tests.fuzz.conversion import conversion
 from tests.fuzz.targets import codec, connection, judged
 from tests.fuzz.watched import watched
 
@@ -30,6 +31,12 @@ def test_any_conversation_of_who_may_not_do_all_keeps_the_promises(data: bytes) 
 @given(st.binary(max_size=300))
 def test_any_conversation_between_nodes_keeps_the_promises(data: bytes) -> None:
     between(data)
+
+
+@settings(max_examples=300)
+@given(st.binary(max_size=400))
+def test_any_messages_of_an_old_producer_become_a_batch_or_are_refused(data: bytes) -> None:
+    conversion(data)
 
 
 @settings(max_examples=200)

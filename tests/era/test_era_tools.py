@@ -27,8 +27,9 @@ pytestmark = pytest.mark.integration
 PATIENCE_S = 30.0
 TOPIC = "orders"
 ROOT = Path(__file__).parents[2]
-OLD_ADMIN, OLD_POSITIONS = (
-    str(Path(__file__).parent / "java" / "clients" / f"{name}.java") for name in ("OldAdmin", "OldPositions")
+OLD_ADMIN, OLD_POSITIONS, OLD_TOPICS = (
+    str(Path(__file__).parent / "java" / "clients" / f"{name}.java")
+    for name in ("OldAdmin", "OldPositions", "OldTopics")
 )
 """Programs of ours that Java compiles over the classes of a release as it starts them."""
 ADMINISTERS = ["0.11.0.3", "1.1.1"]
@@ -257,6 +258,23 @@ def test_a_simple_consumer_keeps_positions_in_zookeeper_and_in_the_log(served: S
     host, port = served.node.kafka_address.split(":")
     said = run(served, release, OLD_POSITIONS, f"{host} {port} simple {{topic}} 0=7 1=9 0 1")
     assert said.splitlines() == ["commit 0 0", "commit 1 0", "fetch 0 7 0", "fetch 1 9 0"]
+
+
+@pytest.mark.parametrize("release", ["0.10.2.2"])
+def test_topics_are_created_as_clients_before_the_admin_client_did(served: Served, release: str) -> None:
+    """Versions 0 and 1 of CreateTopics, and 0 of DeleteTopics, by the classes of that release."""
+    host, port = served.node.kafka_address.split(":")
+    assert run(served, release, OLD_TOPICS, f"{host} {port}").splitlines() == [
+        "create 0 made-by-0: NONE",
+        "create 0 made-by-0: TOPIC_ALREADY_EXISTS",
+        "create 1 not-made: NONE",
+        "create 1 made-by-1: NONE",
+        "create 1 made-by-1: TOPIC_ALREADY_EXISTS and says why",
+        "create 1 without: INVALID_PARTITIONS and says why",
+        "delete 0 made-by-0: NONE",
+        "delete 0 made-by-1: NONE",
+        "delete 0 not-made: UNKNOWN_TOPIC_OR_PARTITION",
+    ]
 
 
 @pytest.mark.parametrize("release", ADMINISTERS)

@@ -7,9 +7,10 @@ import pytest
 
 from muster.client.members import actions as act
 from muster.client.members.central_member import CentralMemberMachine
-from muster.coordinator.core.central import registration
+from muster.coordinator.core.central import group_task, registration
 from muster.coordinator.core.central.group import CentralMember as KnownMember
 from muster.coordinator.core.central.group import CentralState
+from muster.coordinator.core.model import ledger
 from muster.coordinator.runtime.engine import Engine
 from tests.fakes.memory_group_log import MemoryGroupLog
 from tests.sim import mutants
@@ -18,6 +19,7 @@ from tests.sim.central.run import FATES, run_central
 pytestmark = pytest.mark.sim
 
 SEEDS = 20
+SLICED_SEEDS = 10
 SEEDS_PER_MUTANT = 30
 
 
@@ -53,6 +55,15 @@ def test_no_seed_breaks_a_rule() -> None:
     wanted = {*FATES, "lines cut", "node crashes", "slow callbacks", "failures reported"}
     assert not [word for word in sorted(wanted) if not census[word]]
     assert not [state for state in CentralState if not census[f"state {state.value}"] and state.value != "Assigning"]
+
+
+def test_no_seed_breaks_a_rule_in_groups_that_are_rebalanced_in_slices(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever happens between two slices: members and nodes die, topics grow, callbacks are slow."""
+    monkeypatch.setattr(group_task, "ORDERS_IN_STEP", 1)
+    monkeypatch.setattr(ledger, "ENTRIES_IN_SLICE", 1)
+    for seed in range(SLICED_SEEDS):
+        run = run_central(seed)
+        assert not run.violation, f"seed {seed}: {run.violation}"
 
 
 def test_a_seed_is_the_same_run_every_time() -> None:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from muster.cli.common.commands import Unhealthy
 from muster.cli.common.options import client_options, connect_admin, output_option, repeated_option
 from muster.cli.common.output import Column, columns, print_rows
 
@@ -68,12 +69,20 @@ def list_(
     pattern: str,
     states: tuple[str, ...],
 ) -> None:
-    """List transactional ids, of all nodes."""
+    """List transactional ids, of all nodes.
+
+    Exit code 4 when a node cannot report some ids; these are missing from the list.
+    """
+    untold: list[str] = []
     with connect_admin(bootstrap, overrides) as admin:
-        found = admin.list_transactions(states, open_longer_than_ms=open_longer_than_ms, pattern=pattern)
+        found = admin.list_transactions(
+            states, open_longer_than_ms=open_longer_than_ms, pattern=pattern, missing=untold.append
+        )
     print_rows(
         [{column.key: getattr(each, column.key) for column in LIST_COLUMNS} for each in found], LIST_COLUMNS, style
     )
+    if untold:
+        raise Unhealthy("\n".join(f"transactional ids are missing in this list: {sentence}" for sentence in untold))
 
 
 @click.command()

@@ -19,7 +19,7 @@ from muster.client.calls.leaders import MOVED, ONE_NODE
 from muster.client.calls.topic_calls import Refusals, call_leaders
 from muster.client.calls.transport import Transport
 from muster.client.described import ProducerDescription, TransactionDescription, TransactionListing
-from muster.client.errors import Refused, refusal
+from muster.client.errors import Refused, Unreachable, refusal
 from muster.client.members.subscription import group_by_topic
 from muster.client.types import TopicPartition
 from muster.coordinator.observability.views.formatting import host_and_port
@@ -27,6 +27,9 @@ from muster.coordinator.rpc.v1 import transaction_service_pb2 as pb
 from muster.storage.rpc.v1 import broker_service_pb2 as broker_pb
 
 Answer = TypeVar("Answer")
+
+TRANSACTION_LOG: Final = "__transaction_state"
+"""Each of its partitions has the transactional ids that hash to it."""
 
 NOT_YET: Final = ELSEWHERE | {LOADING, CONCURRENT}
 
@@ -46,12 +49,14 @@ class TransactionAdminCalls:
         *,
         open_longer_than_ms: int | None = None,
         pattern: str = "",
+        missing: Callable[[str], None] | None = None,
     ) -> list[TransactionListing]:
         """Return the transactional ids of all nodes that pass every filter, by name.
 
         `states`: Empty, Ongoing, PrepareCommit, PrepareAbort, CompleteCommit, CompleteAbort; others match nothing.
         `open_longer_than_ms`: only ids with a transaction open for longer. `pattern`: a regular expression (RE2) for
-        the whole id. Raises the first refusal of a node.
+        the whole id. `missing` hears why those of a partition of `__transaction_state` that could not be loaded, or of
+        a node that cannot be reached, are not among them; without it that is raised, as is any refusal of a node.
         """
         request = pb.ListTransactionsRequest(
             states=states,
@@ -61,7 +66,7 @@ class TransactionAdminCalls:
         )
         nodes = await self._coordinating_nodes()
 
-        async def ask(address: str) -> pb.ListTransactionsResponse:
+        async def ask(address: str) -> pb.ListTransactionsResponse | None:
             async def attempt(_: str) -> pb.ListTransactionsResponse:
                 answer = await self._transport.retried(
                     methods.LIST_TRANSACTIONS, request, doing="listing transactions", address=address
@@ -69,12 +74,26 @@ class TransactionAdminCalls:
                 check_code(answer.error_code, answer.error_message)
                 return answer
 
-            return await ask_at(self._transport, FixedCoordinator(address), attempt)
+            try:
+                return await ask_at(self._transport, FixedCoordinator(address), attempt)
+            except Unreachable:
+                if missing is None:
+                    raise
+                missing(f"those of {address}, which is one of the cluster and cannot be reached from here")
+                return None
 
         answers = await asyncio.gather(*map(ask, nodes))
+        told = [(node, answer) for node, answer in zip(nodes.values(), answers, strict=True) if answer is not None]
+        for each in (unread for _, answer in told for unread in answer.unread):
+            try:
+                check_code(each.error_code, each.error_message)
+            except Refused as refused:
+                if missing is None:
+                    raise
+                missing(f"those of {TRANSACTION_LOG}-{each.partition}: {refused}")
         return sorted(
             TransactionListing(each.transactional_id, node_id, each.producer_id, each.state)
-            for node_id, answer in zip(nodes.values(), answers, strict=True)
+            for node_id, answer in told
             for each in answer.transactions
         )
 

@@ -384,3 +384,12 @@ def _sync_below(folder: Folder) -> None:
             _sync_below(inside)
         else:
             inside.sync()
+
+
+def damage_log(files: MemoryFiles, log: str, data: str = "/data") -> None:
+    """Flip a bit in the last byte of a log's first segment, as a disk may."""
+    file = files.open(f"{data}/{log}/{0:020}.log")
+    size = file.size()
+    last = file.read(1, size - 1)
+    file.write([bytes([last[0] ^ 1])], 1, size - 1)
+    file.close()

@@ -7,7 +7,7 @@ import asyncio
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from muster.coordinator.core.model.rights import compile_pattern
 from muster.coordinator.edge.large_answers import make_aside, run_in_answer_thread
@@ -66,16 +66,25 @@ class TransactionFilter:
         return [each for each in dict.fromkeys(self.states) if each not in KNOWN_STATES]
 
 
-async def list_matching(service: TransactionService, wanted: TransactionFilter) -> list[ListedTransaction]:
-    """The ids of all shards that pass every filter. Raises CoordinatorError where a shard does not answer, and for a
-    pattern that RE2 does not read; Overloaded, NodeShuttingDown."""
+class MatchingTransactions(NamedTuple):
+    """What `list_matching` finds, and the refusals of the shards that cannot be read."""
+
+    listed: list[ListedTransaction]
+    unread: dict[int, ListTransactionsReply]
+
+
+async def list_matching(service: TransactionService, wanted: TransactionFilter) -> MatchingTransactions:
+    """The ids of all shards that pass every filter. A shard that could not be loaded has none to list, at this node at
+    least, and keeps no others back (TX-C18). Raises CoordinatorError where a shard still loads, and for a pattern that
+    RE2 does not read; Overloaded, NodeShuttingDown."""
     asked = wanted.states, wanted.producer_ids, wanted.open_longer_than_ms
     replies = await service.ask_every_shard(lambda number: ListTransactions(number, *asked), ListTransactionsReply)
-    for each in replies:
-        if each.code:
+    for each in replies.values():
+        if each.code not in (0, ErrorCode.NOT_COORDINATOR):
             raise CoordinatorError(each.code, each.message)
-    listed = [each for reply in replies for each in reply.transactions]
-    return await keep_matching(listed, wanted.pattern)
+    listed = [each for reply in replies.values() for each in reply.transactions]
+    unread = {shard: reply for shard, reply in replies.items() if reply.code}
+    return MatchingTransactions(await keep_matching(listed, wanted.pattern), unread)
 
 
 async def keep_matching(listed: Sequence[ListedTransaction], pattern: str) -> list[ListedTransaction]:
@@ -131,7 +140,7 @@ class TransactionQueryHandlers:
         )
         response = struct("ListTransactionsResponse")(unknown_state_filters=wanted.unknown_states)
         try:
-            listed = await list_matching(self._service, wanted)
+            listed, _ = await list_matching(self._service, wanted)  # Kafka has no field for the rest.
         except REFUSALS as error:
             response.error_code = refusal_code(error)
             return response

@@ -83,7 +83,8 @@ class TransactionService(Protocol):
     def shard_of(self, transactional_id: str) -> int:
         """The partition of `__transaction_state` that the id belongs to, once `prepare` has returned."""
 
-    async def ask_every_shard(self, make: Callable[[int], TransactionRequest], wanted: type[Reply]) -> list[Reply]: ...
+    async def ask_every_shard(self, make: Callable[[int], TransactionRequest], wanted: type[Reply]) -> dict[int, Reply]:
+        """The reply of each shard of this node. Raises Overloaded, NodeShuttingDown."""
 
     async def draw_producer_id(self) -> int:
         """A producer id that was never given before. Raises StorageError."""

@@ -125,17 +125,29 @@ class ListedTransaction(_message.Message):
     state: str
     def __init__(self, transactional_id: _Optional[str] = ..., producer_id: _Optional[int] = ..., state: _Optional[str] = ...) -> None: ...
 
+class UnreadTransactions(_message.Message):
+    __slots__ = ("partition", "error_code", "error_message")
+    PARTITION_FIELD_NUMBER: _ClassVar[int]
+    ERROR_CODE_FIELD_NUMBER: _ClassVar[int]
+    ERROR_MESSAGE_FIELD_NUMBER: _ClassVar[int]
+    partition: int
+    error_code: _errors_pb2.ErrorCode
+    error_message: str
+    def __init__(self, partition: _Optional[int] = ..., error_code: _Optional[_Union[_errors_pb2.ErrorCode, str]] = ..., error_message: _Optional[str] = ...) -> None: ...
+
 class ListTransactionsResponse(_message.Message):
-    __slots__ = ("error_code", "error_message", "unknown_states", "transactions")
+    __slots__ = ("error_code", "error_message", "unknown_states", "transactions", "unread")
     ERROR_CODE_FIELD_NUMBER: _ClassVar[int]
     ERROR_MESSAGE_FIELD_NUMBER: _ClassVar[int]
     UNKNOWN_STATES_FIELD_NUMBER: _ClassVar[int]
     TRANSACTIONS_FIELD_NUMBER: _ClassVar[int]
+    UNREAD_FIELD_NUMBER: _ClassVar[int]
     error_code: _errors_pb2.ErrorCode
     error_message: str
     unknown_states: _containers.RepeatedScalarFieldContainer[str]
     transactions: _containers.RepeatedCompositeFieldContainer[ListedTransaction]
-    def __init__(self, error_code: _Optional[_Union[_errors_pb2.ErrorCode, str]] = ..., error_message: _Optional[str] = ..., unknown_states: _Optional[_Iterable[str]] = ..., transactions: _Optional[_Iterable[_Union[ListedTransaction, _Mapping]]] = ...) -> None: ...
+    unread: _containers.RepeatedCompositeFieldContainer[UnreadTransactions]
+    def __init__(self, error_code: _Optional[_Union[_errors_pb2.ErrorCode, str]] = ..., error_message: _Optional[str] = ..., unknown_states: _Optional[_Iterable[str]] = ..., transactions: _Optional[_Iterable[_Union[ListedTransaction, _Mapping]]] = ..., unread: _Optional[_Iterable[_Union[UnreadTransactions, _Mapping]]] = ...) -> None: ...
 
 class TerminateTransactionRequest(_message.Message):
     __slots__ = ("transactional_id",)

@@ -295,14 +295,14 @@ class ClusterTransactionCoordinator(TransactionCoordinator):
         self._learned()
         self._opening.start()
 
-    async def ask_every_shard(self, make: Callable[[int], TransactionRequest], wanted: type[Reply]) -> list[Reply]:
+    async def ask_every_shard(self, make: Callable[[int], TransactionRequest], wanted: type[Reply]) -> dict[int, Reply]:
         """The replies of the shards that this node leads: tools ask every node."""
         driver = self._driver
         if driver is None:
-            return []
+            return {}
         led = [shard for shard in range(self.shards) if self._coordinating.leads(shard)]
         questions: list[Any] = [(shard, make(driver.next_id())) for shard in led]
-        return await driver.ask_all(questions, wanted)
+        return dict(zip(led, await driver.ask_all(questions, wanted), strict=True))
 
     async def draw_producer_id(self) -> int:
         """Of a block that no other node has. Raises StorageError."""

@@ -223,16 +223,16 @@ class TransactionCoordinator:
 
     async def ask_every_shard(
         self, make: Callable[[int], TransactionRequest], wanted: type[TransactionReplyType]
-    ) -> list[TransactionReplyType]:
+    ) -> dict[int, TransactionReplyType]:
         """The replies of all shards, in their order; none where no transactional id was ever seen. One turn of the loop
         asks as many shards as have IDS_PER_TURN ids between them."""
         driver = self._driver
         if driver is None:
-            return []
-        replies: list[TransactionReplyType] = []
+            return {}
+        replies: dict[int, TransactionReplyType] = {}
         for shards in self._portions():
             questions: list[Any] = [(shard, make(driver.next_id())) for shard in shards]
-            replies += await driver.ask_all(questions, wanted)
+            replies |= zip(shards, await driver.ask_all(questions, wanted), strict=True)
         return replies
 
     def _portions(self) -> Iterator[list[int]]:

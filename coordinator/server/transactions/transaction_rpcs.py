@@ -11,6 +11,7 @@ from muster.coordinator.edge.large_answers import make_aside
 from muster.coordinator.edge.request_limits import error_sentence
 from muster.coordinator.errors import CoordinatorError, ErrorCode
 from muster.coordinator.kafka.handlers.transaction_queries import (
+    MatchingTransactions,
     TransactionFilter,
     describe_each,
     keep_matching,
@@ -26,7 +27,6 @@ from muster.coordinator.transactions.effects import (
     DescribeTransactionReply,
     EndTxnReply,
     InitProducerIdReply,
-    ListedTransaction,
     TerminateTransactionReply,
 )
 from muster.coordinator.transactions.events import (
@@ -148,13 +148,13 @@ class TransactionRpcs:
     async def list_transactions(
         self, request: pb.ListTransactionsRequest, call: RpcCall
     ) -> pb.ListTransactionsResponse:
-        """The ids of all shards, as far as they pass every filter."""
+        """The ids of all shards, as far as they pass every filter, and what could not be read."""
         wanted = filter_of(request)
         try:
-            listed = await list_matching(self._service, wanted)
+            found = await list_matching(self._service, wanted)
         except CoordinatorError as refusal:
             return pb.ListTransactionsResponse(**refusal_of(refusal), unknown_states=wanted.unknown_states)
-        return await make_aside(lambda: build_list(listed, wanted.unknown_states), len(listed))
+        return await make_aside(lambda: build_list(found, wanted.unknown_states), len(found.listed))
 
     async def terminate_transaction(
         self, request: pb.TerminateTransactionRequest, call: RpcCall
@@ -250,13 +250,21 @@ def filter_of(request: pb.ListTransactionsRequest) -> TransactionFilter:
 # -------------------
 
 
-def build_list(listed: Sequence[ListedTransaction], unknown: Sequence[str]) -> pb.ListTransactionsResponse:
+def build_list(found: MatchingTransactions, unknown: Sequence[str]) -> pb.ListTransactionsResponse:
     """In any thread."""
     return pb.ListTransactionsResponse(
         unknown_states=unknown,
         transactions=[
             pb.ListedTransaction(transactional_id=each.transactional_id, producer_id=each.producer_id, state=each.state)
-            for each in listed
+            for each in found.listed
+        ],
+        unread=[
+            pb.UnreadTransactions(
+                partition=shard,
+                error_code=code_of(reply.code),
+                error_message=error_sentence(reply.code, reply.message),
+            )
+            for shard, reply in found.unread.items()
         ],
     )
 

@@ -10,6 +10,7 @@ import pytest
 from confluent_kafka import KafkaException, Producer
 
 from muster.coordinator.kafka.codec.codec import struct
+from muster.coordinator.runtime.shards import partition_for
 from muster.storage.records.batch import encode_batch
 from tests.integration.cli.test_cli_node import Done, Prompt
 from tests.support.kafka.client import KafkaClient
@@ -223,3 +224,23 @@ def test_what_its_coordinator_will_end_is_left_alone(muster: Prompt, node: NodeP
         assert word in refused.err
     assert muster(*where, "--anyway").code == 0
     producer.commit_transaction(PATIENCE_S)
+
+
+def test_ids_of_a_damaged_log_are_said_to_be_missing_beside_the_others(tmp_path: Path) -> None:
+    names = [f"app-{number}" for number in range(6)]
+    hit = partition_for(names[0], 4)
+    left = sorted(name for name in names if partition_for(name, 4) != hit)
+    with running_node(tmp_path / "data", SETTINGS) as node:
+        for name in names:
+            settings = {"bootstrap.servers": node.kafka_address, "transactional.id": name, "log_level": 0}
+            Producer(settings).init_transactions(PATIENCE_S)
+    (log,) = (tmp_path / "data" / f"__transaction_state-{hit}").glob("*.log")
+    content = log.read_bytes()
+    log.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
+    with running_node(tmp_path / "data", SETTINGS) as node:
+        told = Prompt(node.address)("transactions", "list")
+    assert left, "some are in other logs"
+    assert [line.split()[0] for line in told.out.splitlines()[1:]] == left
+    assert told.code == 4
+    assert f"missing in this list: those of __transaction_state-{hit}" in told.err
+    assert f"the transactional ids of shard {hit} are not served" in told.err

@@ -184,7 +184,7 @@ class ScriptedCoordinator:
     async def ask(self, transactional_id: str, make: Callable[[int], Any], wanted: type[Any]) -> Any:
         raise AssertionError("records of level 2 wait for no record")
 
-    async def ask_every_shard(self, make: Callable[[int], Any], wanted: type[Any]) -> list[Any]:
+    async def ask_every_shard(self, make: Callable[[int], Any], wanted: type[Any]) -> dict[int, Any]:
         raise NotImplementedError
 
     async def prepare(self) -> None:

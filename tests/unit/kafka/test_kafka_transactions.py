@@ -20,11 +20,12 @@ from muster.coordinator.server.driver.driver import EngineDriver
 from muster.coordinator.server.listeners.kafka_listener import what_is_told
 from muster.coordinator.server.transactions import transaction_coordinator
 from muster.coordinator.server.transactions.transaction_coordinator import TransactionCoordinator
+from muster.coordinator.transactions.effects import ListTransactionsReply
 from muster.coordinator.transactions.records import LAST_CLIENT_EPOCH, TransactionState, TransactionStored
 from muster.coordinator.transactions.state import MAX_TRANSACTION_PARTITIONS
 from muster.storage.broker.requests import AT_ONCE
 from muster.storage.records.batch import encode_batch, read_batches
-from tests.fakes.memory_files import MemoryFiles
+from tests.fakes.memory_files import MemoryFiles, damage_log
 from tests.support.kafka.door import Door, made, play
 from tests.unit.kafka.test_kafka_log_records import fetch, produce
 from tests.unit.storage.logs import T0, batch, guard_for
@@ -385,6 +386,41 @@ def test_very_many_transactions_are_described_beside_the_loop(monkeypatch: pytes
         assert told == [(name, 0 if name == "app" else 105) for name in names]
 
     play(story, transactions=NODE)
+
+
+def test_a_shard_that_cannot_be_loaded_keeps_no_others_out_of_the_list() -> None:
+    """As Kafka, which lists what it has loaded."""
+    disk = MemoryFiles()
+    names = [f"app-{number}" for number in range(6)]
+
+    async def before(door: Door) -> None:
+        for name in names:
+            await begin(door, name)
+
+    async def after(door: Door) -> None:
+        while (answer := await door.ask("ListTransactions", 1)).error_code == 14:
+            pass
+        listed = sorted(each.transactional_id for each in answer.transaction_states)
+        assert (answer.error_code, listed) == (0, [name for name in names if partition_for(name, 3) != 1])
+        assert 0 < len(listed) < len(names), "some were in the damaged shard, and some in others"
+
+    play(before, disk, transactions=NODE)
+    damage_log(disk, "__transaction_state-1")
+    play(after, disk, transactions=NODE)
+
+
+def test_nothing_is_listed_while_a_shard_loads() -> None:
+    """A list that is short for a moment would show transactions as hanging."""
+
+    async def ask_every_shard(*asked: Any) -> Any:
+        return {0: ListTransactionsReply(), 1: ListTransactionsReply(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)}
+
+    async def story(door: Door) -> None:
+        handlers = TransactionQueryHandlers(cast(Any, SimpleNamespace(ask_every_shard=ask_every_shard)))
+        listed = await handlers.list_transactions(struct("ListTransactionsRequest")(), KafkaCall(0, "tests", door.peer))
+        assert (listed.error_code, list(listed.transaction_states)) == (14, [])
+
+    play(story)
 
 
 @pytest.mark.parametrize("code", [14, 15])

@@ -25,7 +25,7 @@ from muster.storage.errors import MalformedRequest, StorageError
 from muster.storage.records.batch import encode_batch, read_batches
 from muster.storage.rpc.v1 import broker_service_pb2 as broker_pb
 from muster.storage.service.broker_service import BrokerService, is_transactional
-from tests.fakes.memory_files import MemoryFiles
+from tests.fakes.memory_files import MemoryFiles, damage_log
 from tests.support.group_service import group_service_context
 from tests.support.kafka.door import NODE_ID, Door, play
 from tests.support.transaction_rpcs import CALL, TransactionalEdge, produce_request
@@ -581,7 +581,7 @@ class TroubledService:
         return EndTxnReply(producer_id=1, epoch=1)
 
     async def ask_every_shard(self, make: Any, wanted: Any) -> Any:
-        return [ListTransactionsReply(), ListTransactionsReply(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "loading")]
+        return {0: ListTransactionsReply(), 1: ListTransactionsReply(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "loading")}
 
     async def draw_producer_id(self) -> int:
         if self._drawing is not None:
@@ -621,6 +621,31 @@ def test_a_refusal_of_the_coordinator_is_told() -> None:
     listed = asyncio.run(rpcs.list_transactions(pb.ListTransactionsRequest(states=["x"]), CALL))
     assert (listed.error_code, listed.error_message) == (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "loading")
     assert list(listed.unknown_states) == ["x"]
+
+
+def test_a_shard_that_cannot_be_loaded_is_named_beside_the_ids_of_the_others() -> None:
+    disk = MemoryFiles()
+    names = [f"app-{number}" for number in range(6)]
+
+    async def before(door: Door) -> None:
+        for name in names:
+            await TransactionalEdge(door).begin(name)
+
+    async def after(door: Door) -> None:
+        edge = TransactionalEdge(door)
+        while (found := await edge.find_all()).error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
+            pass
+        assert found.error_code == 0
+        listed = sorted(each.transactional_id for each in found.transactions)
+        assert listed == [name for name in names if partition_for(name, 3) != 1]
+        (unread,) = found.unread
+        assert (unread.partition, unread.error_code) == (1, ErrorCode.NOT_COORDINATOR)
+        assert "the transactional ids of shard 1 are not served" in unread.error_message
+        assert (await edge.find_all(transactional_id_pattern="x")).unread, "nobody knows whether one of them matches"
+
+    play(before, disk, transactions=NODE)
+    damage_log(disk, "__transaction_state-1")
+    play(after, disk, transactions=NODE)
 
 
 def test_a_node_with_too_much_to_do_says_so_by_the_calls_status() -> None:

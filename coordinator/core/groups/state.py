@@ -125,20 +125,23 @@ class WaitingPositions:
             taken.values[place], taken.at[place] = self.values.pop(place), self.at.pop(place)
         return taken
 
-    def take(self, before: int) -> "WaitingPositions":
-        """The newest of each place of what is at places before that. What is at later ones stays."""
-        taken = WaitingPositions()
-        for place, newest in list(self.at.items()):
+    def take(self, before: int, places: Iterable[TopicPartition]) -> "tuple[WaitingPositions, int]":
+        """Of some places the newest of what is before that in the order of the log, and how much is gone with it. What
+        is behind it stays."""
+        taken, gone = WaitingPositions(), 0
+        for place in places:
+            newest = self.at[place]
             each = self.of_place(place)
             self.earlier.pop(place, None)
             over = [one for one in each if one.at < before]
+            gone += len(over)
             if over:
                 taken.keep({place: over[-1].value}, over[-1].at)
             if over and newest < before:
                 del self.values[place], self.at[place]
             elif left := each[len(over) : -1]:
                 self.earlier[place] = left
-        return taken
+        return taken, gone
 
 
 @dataclass(slots=True)
@@ -152,7 +155,7 @@ class PendingPositions:
     placed: int = 0
     """Where this shard writes its log itself: how often something has been placed in it, which is all that is told of
     where."""
-    writing: dict[RequestId, tuple[str, frozenset[TopicPartition]]] = field(default_factory=dict)
+    writing: dict[RequestId, tuple[str, Set[TopicPartition]]] = field(default_factory=dict)
     _in_group: dict[str, set[int]] = field(default_factory=dict)
     _count: int = 0
 
@@ -228,17 +231,30 @@ class PendingPositions:
         ended: dict[str, WaitingPositions] = {}
         for group_id, waiting in self.of.pop(producer_id, {}).items():
             whole = before == END and not waiting.earlier
-            count = len(waiting)
-            taken = waiting if whole else waiting.take(before)
+            taken, gone = (waiting, len(waiting)) if whole else waiting.take(before, list(waiting.at))
             if taken.values:
                 ended[group_id] = taken
-            left = 0 if whole else len(waiting)
-            self._count -= count - left
-            if left:
+            self._count -= gone
+            if waiting.values and not whole:
                 self.of.setdefault(producer_id, {})[group_id] = waiting
             else:
                 self._is_out(producer_id, group_id)
         return ended
+
+    def ended_in_slices(self, producer_id: int, before: int, most: int) -> Iterator[tuple[str, WaitingPositions]]:
+        """The same, of so many places at a time."""
+        for group_id, waiting in tuple(self.of.get(producer_id, {}).items()):
+            places = iter(tuple(waiting.at))
+            while some := tuple(islice(places, most)):
+                taken, gone = waiting.take(before, some)
+                self._count -= gone
+                yield group_id, taken
+            if not waiting.values:
+                groups = self.of[producer_id]
+                del groups[group_id]
+                if not groups:
+                    del self.of[producer_id]
+                self._is_out(producer_id, group_id)
 
     def _is_out(self, producer_id: int, group_id: str) -> None:
         there = self._in_group[group_id]

@@ -19,7 +19,7 @@ from muster.coordinator.core.consumer.group import ConsumerGroup
 from muster.coordinator.core.groups.bookkeeping import forget_ledger
 from muster.coordinator.core.groups.group import group_id_given
 from muster.coordinator.core.groups.kind import RefusedPositions
-from muster.coordinator.core.groups.state import LongWork, ShardState, Step
+from muster.coordinator.core.groups.state import LongWork, ShardState, Step, WaitingPositions
 from muster.coordinator.core.kinds.facts import end_in_slices
 from muster.coordinator.core.kinds.registry import KINDS
 from muster.coordinator.core.model.effects import (
@@ -80,7 +80,7 @@ def commit_offsets(request: OffsetCommit, step: Step) -> None:
 
     now_ms = step.now_ms
     expire_ms = None if request.retention_ms is None else now_ms + request.retention_ms
-    if len(request.offsets) > COMMITTED_SLICES * step.state.limits.slice_positions:
+    if len(request.offsets) > COMMITTED_SLICES * step.limits.slice_positions:
         begin_long_work(LongCommit(request, refused, expire_ms, step), step)
         return
     kept = positions_to_store(request.offsets.items(), refused, now_ms, expire_ms, step)
@@ -272,6 +272,39 @@ class LongTxnCommit:
         return False
 
 
+class LongPermission:
+    """The same where others write them."""
+
+    def __init__(self, request: TxnOffsetCommit, refused: RefusedPositions, step: Step) -> None:
+        self._request = request
+        self._slices = SlicedPositions(request.offsets, refused, None, step)
+        self._kept: dict[TopicPartition, StoredOffset] = {}
+
+    def go_on(self, step: Step) -> bool:
+        self._kept |= self._slices.take(step)
+        if self._slices.left:
+            return True
+        allow_writing(self._request, self._kept, self._slices.refused, step)
+        return False
+
+
+class LongWriting:
+    """Others have written very many, which wait for their marker from here on."""
+
+    def __init__(self, event: TxnOffsetsWritten) -> None:
+        self._event = event
+        self._at = event.at
+        self._left = iter(event.offsets.items())
+
+    def go_on(self, step: Step) -> bool:
+        some = dict(islice(self._left, COMMITTED_SLICES * step.limits.slice_positions))
+        if not some:
+            return False
+        step.state.pending.written(self._event.producer_id, self._event.group_id, some, self._at)
+        self._at += len(some)
+        return True
+
+
 class SlicedPositions:
     """Those of one request, all with the time at which it was taken. left: how many are still to be looked at. refused:
     what was so far."""
@@ -327,6 +360,22 @@ class LongEnd:
             return True
         step.has_kept(self._marker)
         self._consequences.follow(step)
+        return False
+
+
+class LongReading:
+    """A marker that others have written has been read, and very many positions wait for it."""
+
+    def __init__(self, event: TxnMarkerRead, slices: Iterator[tuple[str, WaitingPositions]]) -> None:
+        self._event = event
+        self._slices = slices
+        self._topics: set[tuple[str, TopicId]] = set()
+
+    def go_on(self, step: Step) -> bool:
+        for group_id, ended in self._slices:
+            self._topics |= take_ended(self._event, group_id, ended, step)
+            return True
+        forget_gone(self._topics, step)
         return False
 
 
@@ -500,8 +549,9 @@ def commit_in_transaction(request: TxnOffsetCommit, step: Step) -> None:
             f"{len(state.pending)} positions of this shard wait for their transactions to end, and {MOST_PENDING} may; "
             f"try again when some have ended",
         )
-    if len(request.offsets) > COMMITTED_SLICES * step.limits.slice_positions and request.producer_id != NO_PRODUCER:
-        begin_long_work(LongTxnCommit(request, refused, step), step)
+    if len(request.offsets) > COMMITTED_SLICES * step.limits.slice_positions:
+        others_write = request.producer_id == NO_PRODUCER
+        begin_long_work((LongPermission if others_write else LongTxnCommit)(request, refused, step), step)
         return
     kept = positions_to_store(request.offsets.items(), refused, now_ms, None, step)
     if request.producer_id != NO_PRODUCER:
@@ -509,8 +559,14 @@ def commit_in_transaction(request: TxnOffsetCommit, step: Step) -> None:
             step.keep(TxnOffsetsStored(request.producer_id, request.producer_epoch, request.group_id, kept))
         step.reply(request.request_id, TxnOffsetCommitReply(partitions=refused))
         return
+    allow_writing(request, kept, refused, step)
+
+
+def allow_writing(
+    request: TxnOffsetCommit, kept: Mapping[TopicPartition, StoredOffset], refused: RefusedPositions, step: Step
+) -> None:
     if kept:
-        state.pending.writing[request.request_id] = (request.group_id, frozenset(kept))
+        step.state.pending.writing[request.request_id] = (request.group_id, kept.keys())
     step.reply(request.request_id, TxnOffsetCommitReply(partitions=refused, kept=kept))
 
 
@@ -544,6 +600,9 @@ def check_may_commit(request: TxnOffsetCommit, step: Step) -> RefusedPositions:
 
 
 def take_written(event: TxnOffsetsWritten, step: Step) -> None:
+    if len(event.offsets) > COMMITTED_SLICES * step.limits.slice_positions:
+        begin_long_work(LongWriting(event), step)
+        return
     step.state.pending.written(event.producer_id, event.group_id, event.offsets, event.at)
 
 
@@ -568,23 +627,32 @@ def end_transaction(event: TxnEnded, step: Step) -> None:
 
 def take_transaction_end(event: TxnMarkerRead, step: Step) -> None:
     """The log has it already: nothing is written."""
-    state = step.state
-    waiting = state.pending.ended(event.producer_id, event.at)
-    if not event.committed:
+    pending, most = step.state.pending, COMMITTED_SLICES * step.limits.slice_positions
+    if sum(len(each.values) for each in pending.of.get(event.producer_id, {}).values()) > most:
+        begin_long_work(LongReading(event, pending.ended_in_slices(event.producer_id, event.at, most)), step)
         return
     topics: set[tuple[str, TopicId]] = set()
-    for group_id, ended in waiting.items():
-        counting = {
-            place: value
-            for place, value in ended.values.items()
-            if event.counts is None or (group_id, *place) in event.counts
-        }
-        if counting:
-            state.pending.overtaken(group_id, {place: ended.at[place] for place in counting})
-            step.learn(OffsetsStored(group_id, counting))
-            count_commits(group_id, len(counting), step)
-            topics |= ended.topics
+    for group_id, ended in pending.ended(event.producer_id, event.at).items():
+        topics |= take_ended(event, group_id, ended, step)
     forget_gone(topics, step)
+
+
+def take_ended(event: TxnMarkerRead, group_id: str, ended: WaitingPositions, step: Step) -> Set[tuple[str, TopicId]]:
+    """What has waited for the marker counts, if it commits, unless something later in the log was written over it.
+    Returns the topics of what may."""
+    if not event.committed:
+        return frozenset()
+    counting = {
+        place: value
+        for place, value in ended.values.items()
+        if event.counts is None or (group_id, *place) in event.counts
+    }
+    if not counting:
+        return frozenset()
+    step.state.pending.overtaken(group_id, {place: ended.at[place] for place in counting})
+    step.learn(OffsetsStored(group_id, counting))
+    count_commits(group_id, len(counting), step)
+    return ended.topics
 
 
 def forget_gone(topics: Iterable[tuple[str, TopicId]], step: Step) -> None:

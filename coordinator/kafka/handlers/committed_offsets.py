@@ -1,15 +1,17 @@
 """Committed offsets: OffsetCommit, OffsetFetch, OffsetDelete."""
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from itertools import chain, repeat
-from typing import Any, Final, Protocol
+from itertools import chain, islice, repeat
+from typing import Any, Final, NamedTuple, Protocol
 
 from muster.coordinator.core.groups.group import ZOOKEEPER
 from muster.coordinator.core.model import effects, events
 from muster.coordinator.core.model.types import Position
 from muster.coordinator.edge.committed_offsets import (
+    PartitionCounts,
     PartitionTuple,
     delete_existing,
     fetch_in_slices,
@@ -31,6 +33,7 @@ from muster.coordinator.kafka.handlers.offset_commit_reader import (
     success_answer,
 )
 from muster.coordinator.kafka.protocol import check_length, check_optional_length
+from muster.storage.broker.requests import AT_ONCE
 from muster.storage.errors import StorageError
 
 KNOWS_GROUP_ID_NOT_FOUND: Final = 9
@@ -94,11 +97,11 @@ class CommittedOffsetHandlers:
 
     def offset_commit_now(self, commit: OffsetCommitRequest, call: KafkaCall) -> Any:
         """Partitions that cannot be are refused one by one; the core judges the rest."""
-        if commit.made is not None:
-            return self._commit_many(commit, call)
         shape, version = commit.shape, call.api_version
         if version == IN_ZOOKEEPER and self._elsewhere is not None:
             return None
+        if commit.made is not None:
+            return self._commit_many(commit, call) if can_all_be_committed(commit, self._partitions()) else None
         refused: dict[tuple[str, int], ErrorCode] = {}
         positions = self._positions(commit, refused)
         if refused and not positions:
@@ -111,23 +114,31 @@ class CommittedOffsetHandlers:
         )
 
     async def offset_commit(self, commit: OffsetCommitRequest, call: KafkaCall) -> EncodedAnswer:
-        """Positions of a client of Kafka 0.8 that goes by ZooKeeper: whoever reads them there finds them."""
-        assert self._elsewhere is not None, "without a ZooKeeper positions of every version lie in the log"
-        refused: dict[tuple[str, int], ErrorCode] = {}
-        positions = {place: offset for place, (offset, _, _) in self._positions(commit, refused).items()}
-        group_id = check_length("group_id", commit.shape.request.group_id)
-        reply = effects.OffsetCommitReply()
-        if positions:
+        """What takes its time. Positions of a client of Kafka 0.8 that goes by ZooKeeper are kept where whoever reads
+        them there finds them. Very many of which some cannot be committed are looked at one by one, in a thread."""
+        rows = len(commit.offsets)
+        judged = await run_off_loop_if_large(partial(judge_positions, commit, self._partitions()), rows)
+        await self._look_up_ends(judged)
+        shape, reply = commit.shape, effects.OffsetCommitReply()
+        if judged.kept and call.api_version == IN_ZOOKEEPER and self._elsewhere is not None:
+            positions = {place: offset for place, (offset, _, _) in judged.kept.items()}
+            group_id = check_length("group_id", shape.request.group_id)
             reply = await self._elsewhere.commit_positions(group_id, positions)
-        return make_commit_response(commit.shape, call.api_version, refused, reply)
+        elif judged.kept:
+            reply = await self._groups.ask_group(
+                shape.request.group_id,
+                lambda: make_commit_event(shape, call, self._groups.next_id(), judged.kept),
+                effects.OffsetCommitReply,
+            )
+        return await run_off_loop_if_large(
+            partial(make_commit_response, shape, call.api_version, judged.refused, reply), rows
+        )
 
     def _commit_many(self, commit: OffsetCommitRequest, call: KafkaCall) -> ThreadedAnswer:
-        """The same of a large request: it has been read in a thread, and another one makes the answer."""
-        refused: dict[tuple[str, int], ErrorCode] = {}
-        positions = self._positions(commit, refused)
-        answer = partial(make_commit_response, commit.shape, call.api_version, refused)
-        if refused and not positions:
-            return ThreadedAnswer(partial(answer, effects.OffsetCommitReply()))
+        """The same of a large request, all of which can be committed: it has been read in a thread, and another one
+        makes the answer."""
+        positions = commit.positions()
+        answer = partial(make_commit_response, commit.shape, call.api_version, {})
         begun = self._groups.begin_request(
             commit.shape.request.group_id,
             lambda: make_commit_event(commit.shape, call, self._groups.next_id(), positions),
@@ -242,25 +253,56 @@ class CommittedOffsetHandlers:
     def _positions(
         self, commit: OffsetCommitRequest, refused: dict[tuple[str, int], ErrorCode]
     ) -> Mapping[tuple[str, int], Position]:
-        """What can be committed; what cannot be is put into `refused`."""
-        positions, catalog = commit.positions(), self._partitions()
-        if commit.shape.within(catalog) and min(commit.offsets, default=0) >= 0:
-            return positions
-        kept: dict[tuple[str, int], Position] = {}
-        for place, position in positions.items():
-            offset, leader_epoch, metadata = position
-            if not partition_exists(catalog, *place):
-                refused[place] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-            elif offset >= 0:
-                kept[place] = position
-            elif offset < EARLIEST:
-                refused[place] = ErrorCode.INVALID_COMMIT_OFFSET_SIZE
-            else:
-                try:
-                    kept[place] = self._log_span(*place)[offset == LATEST], leader_epoch, metadata
-                except StorageError:  # its directory is gone
-                    refused[place] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        return kept
+        """What can be committed, of a few; what cannot be is put into `refused`."""
+        catalog = self._partitions()
+        if can_all_be_committed(commit, catalog):
+            return commit.positions()
+        judged = judge_positions(commit, catalog)
+        self._look_up_some(judged, judged.by_word)
+        refused |= judged.refused
+        return judged.kept
+
+    async def _look_up_ends(self, judged: "JudgedPositions") -> None:
+        """So many between two turns of the loop."""
+        left = iter(judged.by_word)
+        while some := tuple(islice(left, AT_ONCE)):
+            self._look_up_some(judged, some)
+            await asyncio.sleep(0)
+
+    def _look_up_some(self, judged: "JudgedPositions", places: Iterable[tuple[str, int]]) -> None:
+        for place in places:
+            offset, leader_epoch, metadata = judged.by_word[place]
+            try:
+                judged.kept[place] = self._log_span(*place)[offset == LATEST], leader_epoch, metadata
+            except StorageError:  # its directory is gone
+                judged.refused[place] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+class JudgedPositions(NamedTuple):
+    """Of one commit. by_word: those that name an end of their log, which is still to be looked up."""
+
+    kept: dict[tuple[str, int], Position]
+    refused: dict[tuple[str, int], ErrorCode]
+    by_word: dict[tuple[str, int], Position]
+
+
+def can_all_be_committed(commit: OffsetCommitRequest, catalog: PartitionCounts) -> bool:
+    return commit.shape.within(catalog) and min(commit.offsets, default=0) >= 0
+
+
+def judge_positions(commit: OffsetCommitRequest, catalog: PartitionCounts) -> JudgedPositions:
+    """One by one. In any thread."""
+    judged = JudgedPositions({}, {}, {})
+    for place, position in commit.positions().items():
+        if not partition_exists(catalog, *place):
+            judged.refused[place] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        elif position[0] >= 0:
+            judged.kept[place] = position
+        elif position[0] < EARLIEST:
+            judged.refused[place] = ErrorCode.INVALID_COMMIT_OFFSET_SIZE
+        else:
+            judged.by_word[place] = position
+    return judged
 
 
 def make_commit_event(

@@ -482,10 +482,11 @@ class GroupCoordinator:
         read = partial(group_requests.parse_offset_commit, request, self._driver.next_id(), client_host=call.peer_host)
         event = await run_off_loop_if_large(read, rows)
         catalog = self._partitions()
-        unknown = group_responses.find_unknown_partitions(event, catalog)
+        separate = partial(group_responses.separate_unknown_partitions, event, catalog)
+        known, unknown = await run_off_loop_if_large(separate, rows)
         reply = effects.OffsetCommitReply()
-        if len(unknown) < len(event.offsets) or not event.offsets:
-            reply = await self._commit(group_responses.keep_known_partitions(event, unknown), request.include_zookeeper)
+        if known.offsets or not event.offsets:
+            reply = await self._commit(known, request.include_zookeeper)
         return await run_off_loop_if_large(
             partial(group_responses.build_checked_commit_response, event, unknown, reply, catalog), rows
         )
@@ -571,10 +572,10 @@ class GroupCoordinator:
             partial(group_requests.parse_txn_offset_commit, request, self._driver.next_id()), rows
         )
         catalog = self._partitions()
-        unknown = group_responses.find_unknown_partitions(event, catalog)
+        separate = partial(group_responses.separate_unknown_partitions, event, catalog)
+        known, unknown = await run_off_loop_if_large(separate, rows)
         reply = effects.TxnOffsetCommitReply()
-        if len(unknown) < len(event.offsets) or not event.offsets:
-            known = group_responses.keep_known_partitions(event, unknown)
+        if known.offsets or not event.offsets:
             reply = await self._commit_in_transaction(request.transactional_id, known)
         return await run_off_loop_if_large(
             partial(group_responses.build_txn_commit_response, event, unknown, reply, catalog), rows

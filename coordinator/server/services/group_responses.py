@@ -641,16 +641,14 @@ PositionsToCommit: TypeAlias = OffsetCommit | TxnOffsetCommit
 AnyCommit = TypeVar("AnyCommit", OffsetCommit, TxnOffsetCommit)
 
 
-def find_unknown_partitions(event: PositionsToCommit, catalog: PartitionCounts) -> frozenset[tuple[str, int]]:
-    """The partitions that the catalog does not have."""
-    return frozenset(tp for tp in event.offsets if not partition_exists(catalog, *tp))
-
-
-def keep_known_partitions(event: AnyCommit, unknown: frozenset[tuple[str, int]]) -> AnyCommit:
-    """The commit without those that are unknown."""
+def separate_unknown_partitions(
+    event: AnyCommit, catalog: PartitionCounts
+) -> tuple[AnyCommit, frozenset[tuple[str, int]]]:
+    """The commit without the partitions that the catalog does not have, and these. In any thread."""
+    unknown = frozenset(tp for tp in event.offsets if not partition_exists(catalog, *tp))
     if not unknown:
-        return event
-    return replace(event, offsets={tp: at for tp, at in event.offsets.items() if tp not in unknown})
+        return event, unknown
+    return replace(event, offsets={tp: at for tp, at in event.offsets.items() if tp not in unknown}), unknown
 
 
 def build_checked_commit_response(

@@ -3,7 +3,7 @@
 import asyncio
 import threading
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -14,10 +14,16 @@ from muster.coordinator.errors import ErrorCode
 from muster.coordinator.kafka.codec.codec import decode_frame, encode, struct
 from muster.coordinator.kafka.dispatch import ClientPeer, EncodedAnswer, KafkaCall
 from muster.coordinator.kafka.handlers import committed_offsets
-from muster.coordinator.kafka.handlers.committed_offsets import CommittedOffsetHandlers, make_commit_response
+from muster.coordinator.kafka.handlers.committed_offsets import (
+    CommittedOffsetHandlers,
+    JudgedPositions,
+    judge_positions,
+    make_commit_response,
+)
 from muster.coordinator.kafka.handlers.group_requests import GroupRequests, PendingGroupReply
 from muster.coordinator.kafka.handlers.offset_commit_reader import CommitReader, OffsetCommitRequest
 from muster.storage.broker.requests import AT_ONCE
+from muster.storage.errors import StorageError
 from tests.support.kafka.door import OneShard
 from tests.support.turns import turns_of_others
 from tests.unit.storage.logs import T0
@@ -120,8 +126,11 @@ def large_commit(
     return reader(b"".join(encode("OffsetCommitRequest", version, request)))[0], reader
 
 
-async def answered(later: Any) -> Any:
+async def answered(handlers: CommittedOffsetHandlers, commit: OffsetCommitRequest, call: KafkaCall) -> Any:
     """As a connection waits for it."""
+    later = handlers.offset_commit_now(commit, call)
+    if later is None:
+        return decoded("OffsetCommit", VERSION, await handlers.offset_commit(commit, call))
     came = asyncio.get_running_loop().create_future()
     later.then(lambda: came.set_result(None))
     await came
@@ -130,14 +139,19 @@ async def answered(later: Any) -> Any:
 
 @pytest.fixture
 def threads(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Where answers with many rows were made."""
+    """Where answers with many rows were made, and positions judged one by one."""
     names: list[str] = []
 
     def watched(*args: Any) -> EncodedAnswer:
         names.append(threading.current_thread().name)
         return make_commit_response(*args)
 
+    def judging(*args: Any) -> JudgedPositions:
+        names.append(threading.current_thread().name)
+        return judge_positions(*args)
+
     monkeypatch.setattr(committed_offsets, "make_commit_response", watched)
+    monkeypatch.setattr(committed_offsets, "judge_positions", judging)
     return names
 
 
@@ -147,7 +161,7 @@ def test_a_large_commit_is_one_decision_and_all_else_of_it_is_made_in_threads(th
     assert commit.shape.all_well is not None
 
     async def story(driver: Slices, handlers: CommittedOffsetHandlers, call: KafkaCall) -> None:
-        answer = await answered(handlers.offset_commit_now(commit, call))
+        answer = await answered(handlers, commit, call)
         (event,) = driver.asked
         assert isinstance(event, events.OffsetCommit)
         assert event.offsets is commit.made
@@ -175,12 +189,83 @@ def test_rows_that_are_refused_by_the_thousand_are_made_in_a_thread(
 
     async def story(driver: Slices, handlers: CommittedOffsetHandlers, call: KafkaCall) -> None:
         handlers = CommittedOffsetHandlers(GroupRequests(driver, 1), lambda: {TOPIC: catalog}, lambda *_: (0, 0))
-        answer = await answered(handlers.offset_commit_now(commit, call))
+        answer = await answered(handlers, commit, call)
         assert [row.error_code for topic in answer.topics for row in topic.partitions][1:] == [code] * (MANY - 1)
 
     play(story, VERSION)
-    assert len(threads) == 1
+    assert len(threads) == (1 if generation >= 0 else 2)
     assert threading.main_thread().name not in threads
+
+
+def test_some_bad_partitions_among_very_many_are_refused_and_the_rest_is_one_decision(threads: list[str]) -> None:
+    """They were gone through in the loop, all of them."""
+    commit, _ = large_commit(VERSION, [*range(MANY), 5, -3])
+
+    async def story(driver: Slices, handlers: CommittedOffsetHandlers, call: KafkaCall) -> None:
+        answer = await answered(handlers, commit, call)
+        codes = [row.error_code for topic in answer.topics for row in topic.partitions]
+        assert codes == [*[0] * MANY, *[ErrorCode.UNKNOWN_TOPIC_OR_PARTITION] * 2]
+        (event,) = driver.asked
+        assert isinstance(event, events.OffsetCommit)
+        assert list(event.offsets) == [(TOPIC, number) for number in range(MANY)]
+
+    play(story, VERSION)
+    assert len(threads) == 2
+    assert threading.main_thread().name not in threads
+
+
+def test_very_many_ends_of_logs_are_looked_up_a_slice_at_a_time() -> None:
+    commit, _ = large_commit(VERSION, [-1] * (MANY - 1) + [-2])
+
+    async def story(driver: Slices, handlers: CommittedOffsetHandlers, call: KafkaCall) -> None:
+        looked: list[int] = []
+
+        def span(topic: str, partition: int) -> tuple[int, int]:
+            looked.append(partition)
+            if partition == 3:
+                raise StorageError("its directory is gone")
+            return 4, 9
+
+        handlers = CommittedOffsetHandlers(GroupRequests(driver, 1), lambda: {TOPIC: MANY}, span)
+        asked, most = asyncio.create_task(answered(handlers, commit, call)), 0
+        while not asked.done():
+            before = len(looked)
+            await asyncio.sleep(0)
+            most = max(most, len(looked) - before)
+        answer = await asked
+        assert (len(looked), most) == (MANY, AT_ONCE)
+        codes = [row.error_code for topic in answer.topics for row in topic.partitions]
+        assert [number for number, code in enumerate(codes) if code] == [3]
+        (event,) = driver.asked
+        assert isinstance(event, events.OffsetCommit)
+        assert [event.offsets[TOPIC, number][0] for number in (0, MANY - 2, MANY - 1)] == [9, 9, 4]
+
+    play(story, VERSION)
+
+
+def test_very_many_positions_of_the_first_version_go_to_zookeeper_as_few_do() -> None:
+    """They went into the log, where a client of Kafka 0.8 does not look for them."""
+    commit, _ = large_commit(0, range(MANY))
+
+    class Elsewhere:
+        def __init__(self) -> None:
+            self.kept: dict[tuple[str, int], int] = {}
+
+        async def commit_positions(self, group_id: str, positions: dict[tuple[str, int], int]) -> Any:
+            self.kept |= positions
+            return effects.OffsetCommitReply()
+
+    async def story(driver: Slices, handlers: CommittedOffsetHandlers, call: KafkaCall) -> None:
+        elsewhere = Elsewhere()
+        groups = GroupRequests(driver, 1)
+        handlers = CommittedOffsetHandlers(groups, lambda: {TOPIC: MANY}, lambda *_: (0, 0), cast(Any, elsewhere))
+        assert commit.made is not None
+        assert handlers.offset_commit_now(commit, call) is None
+        await handlers.offset_commit(commit, call)
+        assert elsewhere.kept == {(TOPIC, number): number for number in range(MANY)}
+        assert driver.asked == []
+
+    play(story, 0)
 
 
 def test_a_large_commit_whose_client_goes_is_forgotten() -> None:

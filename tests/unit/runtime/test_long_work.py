@@ -1,14 +1,16 @@
 """Requests about very many positions, and markers that end as many, are decided a slice in a turn: nobody sees half of
 them, nothing overtakes them, and what they decided is kept as one."""
 
+import random
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from itertools import count, pairwise
 
 import pytest
 
-from muster.coordinator.core.model.effects import Effects, OffsetFetchReply, Reply
+from muster.coordinator.core.model.effects import Effects, OffsetFetchReply, Reply, TxnOffsetCommitReply
 from muster.coordinator.core.model.events import (
+    NO_PRODUCER,
     Event,
     Forget,
     JoinGroup,
@@ -16,10 +18,13 @@ from muster.coordinator.core.model.events import (
     OffsetFetch,
     TopicsChanged,
     TxnEnded,
+    TxnMarkerRead,
     TxnOffsetCommit,
+    TxnOffsetsWritten,
+    TxnWriteOver,
     Unload,
 )
-from muster.coordinator.core.model.types import CommittedOffset, Limits, Protocol
+from muster.coordinator.core.model.types import CommittedOffset, Limits, Protocol, StoredOffset
 from muster.coordinator.core.requests.committed_offsets import COMMITTED_SLICES
 from muster.coordinator.core.shard import Shard
 from muster.coordinator.errors import ErrorCode
@@ -264,6 +269,110 @@ def test_a_bug_in_a_later_slice_drops_all_of_it(ask: Ask, monkeypatch: pytest.Mo
     assert shard.engine.status(0) is ShardStatus.ACTIVE
     assert shard.asked(shard.plain(offset=9)) == [NONE]
     assert shard.committed() == [9]
+
+
+# Over a Kafka: others write, and read the markers
+# ------------------------------------------------
+
+
+def allowed(shard: LoadedShard, positions: int = MANY, offset: int = 1) -> TxnOffsetsWritten:
+    """What is written of a commit that was allowed."""
+    request = shard.sent(positions, offset, producer=NO_PRODUCER)
+    assert shard.asked(request) == [NONE]
+    (reply,) = (reply for number, reply in shard.replies if number == request.request_id)
+    assert isinstance(reply, TxnOffsetCommitReply)
+    return TxnOffsetsWritten(50, 0, "g", reply.kept, offset * 1_000)
+
+
+def looked_at(shard: LoadedShard, event: Event) -> list[int]:
+    """How many positions each step of the event moved; the shard keeps no record of any."""
+    moved: list[int] = []
+    honest = shard.core.step
+
+    class Slices(Shard):
+        def step(self, event: Event, now_ms: int) -> Effects:
+            before = self.known()
+            effects = honest(event, now_ms)
+            moved.append(max(abs(after - each) for each, after in zip(before, self.known(), strict=True)))
+            return effects
+
+        def known(self) -> tuple[int, int]:
+            return len(what_waits(self)), len(self.state.offsets.get("g", {}))
+
+    core = Slices(Limits(), 0)
+    core.state = shard.core.state
+    shard.engine._slots[0].core = core  # the core is exchanged under way
+    appends = shard.log.appends
+    shard.submit(event)
+    shard.settle()
+    assert shard.log.appends == appends
+    assert shard.bugs == []
+    return moved
+
+
+def test_what_others_may_write_is_judged_a_slice_in_a_turn() -> None:
+    shard = LoadedShard()
+    request, look = shard.sent(producer=NO_PRODUCER), shard.fetch()
+    shard.submit(request, look)
+    assert [shard.turn() for _ in range(SLICES - 1)] == [[]] * (SLICES - 1)
+    assert shard.settle() == [request.request_id, look.request_id]
+    (reply,) = (reply for number, reply in shard.replies if number == request.request_id)
+    assert isinstance(reply, TxnOffsetCommitReply)
+    assert list(reply.kept or ()) == list(request.offsets)
+    assert shard.log.appends == 0
+    assert shard.core.state.pending.unstable("g") == request.offsets.keys(), "it may be in the log any moment"
+    assert shard.asked(TxnWriteOver(next(shard.numbers), "g", request.request_id)) == [NONE]
+    assert shard.core.state.pending.unstable("g") == set()
+
+
+def test_a_part_of_it_that_may_not_be_written_is_told_with_the_rest() -> None:
+    shard = LoadedShard()
+    offsets = {**places(MANY, 1), ("t", AT_ONCE + 1): CommittedOffset(1, -1, "x" * 11)}
+    request = TxnOffsetCommit(next(shard.numbers), "g", "", None, -1, offsets)
+    assert shard.asked(request) == [NONE]
+    (reply,) = (reply for number, reply in shard.replies if number == request.request_id)
+    assert isinstance(reply, TxnOffsetCommitReply)
+    assert reply.partitions == {("t", AT_ONCE + 1): ErrorCode.OFFSET_METADATA_TOO_LARGE}
+    assert len(reply.kept or ()) == MANY - 1
+
+
+def test_what_others_have_written_waits_and_comes_to_count_a_slice_in_a_turn() -> None:
+    shard = LoadedShard()
+    written = allowed(shard)
+    assert looked_at(shard, written) == [0, *[AT_ONCE] * (SLICES - 1), MANY % AT_ONCE, 0]
+    (waiting,) = shard.core.state.pending.of[50].values()
+    assert waiting.at == {place: written.at + number for number, place in enumerate(written.offsets)}
+    assert looked_at(shard, TxnMarkerRead(50, 0, True, None, 9_000)) == [0, *[AT_ONCE] * (SLICES - 1), 3, 0]
+    assert (shard.committed(), len(shard.core.state.offsets["g"]), shard.core.state.pending.of) == ([1], MANY, {})
+    assert shard.core.state.commit_counts == {"g": MANY}
+
+
+@pytest.mark.parametrize("commit", [True, False])
+@pytest.mark.parametrize("seed", range(20))
+def test_a_marker_that_was_read_comes_to_the_same_as_at_once(commit: bool, seed: int) -> None:
+    """With a later transaction behind the marker, plain commits between them, and keys that count no more."""
+    results = []
+    for slice_positions in (1, 3, 1_000):
+        rng = random.Random(seed)
+        shard = LoadedShard(slice_positions=slice_positions)
+        for offset in (1, 2, 3):  # the third is of the producer's next transaction
+            some = rng.sample(range(MANY), rng.choice((2, MANY)))
+            kept = {("t", number): StoredOffset(offset, -1, "", 0) for number in some}
+            shard.submit(TxnOffsetsWritten(50, 0, "gh"[rng.randrange(2)], kept, offset * 1_000))
+            shard.submit(TxnOffsetsWritten(51, 0, "g", kept, offset * 1_000 + 500))
+            shard.asked(shard.plain(rng.randrange(9), 90 + offset))
+        counts = frozenset((group, "t", number) for group in "gh" for number in range(MANY) if rng.random() < 0.7)
+        shard.submit(TxnMarkerRead(50, 0, commit, rng.choice((None, counts)), 3_000))
+        shard.settle()
+        pending = shard.core.state.pending
+        waits = {
+            (producer, group): (each.values, each.at, each.earlier)
+            for producer, groups in pending.of.items()
+            for group, each in groups.items()
+        }
+        results.append((dict(shard.core.state.offsets), waits, len(pending), dict(shard.core.state.commit_counts)))
+        assert shard.bugs == []
+    assert results[1:] == results[:-1]
 
 
 def test_nothing_overtakes_a_marker_that_waits_for_a_draft() -> None:

@@ -56,6 +56,8 @@ def beside(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, bool]]:
         return watching
 
     monkeypatch.setattr(group_requests, "parse_offset_commit", watched("read", group_requests.parse_offset_commit))
+    separate = group_responses.separate_unknown_partitions
+    monkeypatch.setattr(group_responses, "separate_unknown_partitions", watched("separated", separate))
     monkeypatch.setattr(
         group_responses,
         "build_checked_commit_response",
@@ -69,7 +71,7 @@ def test_very_many_are_read_and_answered_beside_the_loop(beside: list[tuple[str,
     driver = Decided()
     there = MANY - missing
     answer = asyncio.run(coordinator(driver, there).offset_commit(commit_of(MANY), CALL))
-    assert beside == [("read", True), ("answered", True)]
+    assert beside == [("read", True), ("separated", True), ("answered", True)]
     codes = [row.error_code for topic in answer.topics for row in topic.partitions]
     assert codes == [ErrorCode.NONE] * there + [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION] * missing
     sizes = [len(event.offsets) for event in driver.asked if isinstance(event, events.OffsetCommit)]
@@ -78,7 +80,7 @@ def test_very_many_are_read_and_answered_beside_the_loop(beside: list[tuple[str,
 
 def test_few_are_not(beside: list[tuple[str, bool]]) -> None:
     answer = asyncio.run(coordinator(Decided(), 3).offset_commit(commit_of(3), CALL))
-    assert beside == [("read", False), ("answered", False)]
+    assert beside == [("read", False), ("separated", False), ("answered", False)]
     assert [row.error_code for topic in answer.topics for row in topic.partitions] == [ErrorCode.NONE] * 3
 
 

@@ -275,9 +275,11 @@ class BrokerTransactionLog(LogWithoutTransactions):
 
     def append(self, shard: int, groups: Sequence[Entry], ledger: Sequence[Entry], now_ms: int) -> None:
         try:
-            for entry in groups:
-                batch = encode_turn([entry], now_ms)
-                self._broker.append(TRANSACTIONS_TOPIC, shard, batch, now_ms, origin=AppendOrigin.COORDINATOR)
+            batches = [encode_turn((entry,), now_ms) for entry in groups]
+            if len(batches) == 1:  # a call less
+                self._broker.append(TRANSACTIONS_TOPIC, shard, batches[0], now_ms, origin=AppendOrigin.COORDINATOR)
+            else:
+                self._broker.append_own(TRANSACTIONS_TOPIC, shard, batches, now_ms)
         except (StorageError, OSError) as error:
             raise LogFailed(f"{TRANSACTIONS_TOPIC}-{shard}: {error}", no_room=is_out_of_room(error)) from error
 

@@ -57,6 +57,16 @@ class Broker(HostedTopics):
                 self.check_writable(topic)
         return log.append(batches, now_ms, origin=origin, guard=guard)
 
+    def append_own(self, topic: str, partition: int, batches: Sequence[Buffer], now_ms: int) -> None:
+        """Append batches of the node's own, in their order and in few writes. Raises at the first that is refused;
+        those before it may be in the log."""
+        log, done = self.log(topic, partition), 0
+        while done < len(batches):
+            done += len(log.append_each(batches[done:], now_ms, True, origin=AppendOrigin.COORDINATOR))
+            if done < len(batches):
+                log.append(batches[done], now_ms, origin=AppendOrigin.COORDINATOR)
+                done += 1
+
     def append_marker(self, topic: str, partition: int, marker: MarkerToWrite, now_ms: int) -> Appended:
         """End what a producer has open in this partition (see `Log.append_marker`)."""
         return self.log(topic, partition).append_marker(marker, now_ms)

@@ -433,12 +433,14 @@ class Log:
         now_ms: int,
         looked: bool = False,
         guards: Mapping[int, TransactionGuard] = NO_GUARDS,
+        *,
+        origin: AppendOrigin = _CLIENT,
     ) -> list[Appended]:
         """Do what `append` would for the first few of these, with one write; the rest, maybe all, is left. guards: by
         their place, those of first batches of transactions."""
         if self.failure:
             raise self.failure
-        short_way = self._short_way
+        short_way = self._short_way if origin is _CLIENT else self._own_short_way
         return [] if short_way is None else short_way.append_each(arrived, now_ms, looked, guards)
 
     def write(

@@ -9,7 +9,8 @@ from muster.storage.broker.broker import Broker
 from muster.storage.broker.group_commit import append_each
 from muster.storage.errors import StorageError
 from muster.storage.logs.log import Log
-from muster.storage.types import Appended
+from muster.storage.records.batch import encode_turn, read_batches
+from muster.storage.types import Appended, AppendOrigin
 from tests.fakes.memory_files import MemoryFiles
 from tests.unit.storage.logs import T0, batch, open_broker, read_all
 
@@ -74,6 +75,26 @@ def test_together_is_as_one_by_one(turns: list[list[tuple[int, int, int]]]) -> N
     for broker in (together, alone):
         broker.close()
     must_be_alike(*(opened(disk) for disk in disks))
+
+
+@given(st.lists(st.lists(st.integers(1, 400), min_size=1, max_size=12), min_size=1, max_size=4))
+def test_so_are_records_of_the_nodes_own(turns: list[list[int]]) -> None:
+    """Of a compacted topic, as those of transactional ids are; some fill a segment."""
+    disks = MemoryFiles(), MemoryFiles()
+    brokers = [open_broker(disk, log__segment__bytes=900, log__index__interval__bytes=150) for disk in disks]
+    for each in brokers:
+        each.create_topic("t", 1, {"cleanup.policy": "compact"}, internal=True)
+    together, alone = brokers
+    for turn, sizes in enumerate(turns):
+        lot = [encode_turn([(b"k", bytes(size), None)], T0 + turn) for size in sizes]
+        together.append_own("t", 0, lot, T0 + turn)
+        for data in lot:
+            alone.append("t", 0, data, T0 + turn, origin=AppendOrigin.COORDINATOR)
+    for each in brokers:
+        each.flush()
+    must_be_alike(together, alone)
+    heads = read_batches(together.fetch("t", 0, 0, 1 << 20).records)
+    assert all(each.count == 1 for each in heads)
 
 
 def indexed(log: Log) -> list[list[tuple[int, int]]]:

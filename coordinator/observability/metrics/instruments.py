@@ -170,8 +170,7 @@ class TransactionFigures:
     stable_lags: Mapping[tuple[str, int], int] = field(default_factory=dict)
     """Records that readers of committed records cannot reach, of partitions with an open transaction."""
     late_partitions: int = 0
-    unknown_destinations: int | None = None
-    """None where that is not measured: on nodes of a cluster."""
+    unknown_destinations: int = 0
     verification_failures: int = 0
     aborts_lost: int = 0
 

@@ -179,8 +179,7 @@ def transaction_families(figures: TransactionFigures) -> Iterator[Metric]:
     server, coordinator = "kafka_server_", "kafka_coordinator_transaction_"
     yield gauge(server + "replicamanager_partitionswithlatetransactionscount", {(): figures.late_partitions})
     waiting = coordinator + "transactionmarkerchannelmanager_unknowndestinationqueuesize"
-    if figures.unknown_destinations is not None:
-        yield gauge(waiting, {(): figures.unknown_destinations})
+    yield gauge(waiting, {(): figures.unknown_destinations})
     yield counter(server + "addpartitionstotxnmanager_verificationfailures_total", {(): figures.verification_failures})
 
 

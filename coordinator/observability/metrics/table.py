@@ -515,7 +515,7 @@ OF_TRANSACTIONS: Final = (
         GAUGE,
         NODE,
         (),
-        "Markers that wait for the leader of their partition to be known; always 0, and on standalone nodes only.",
+        "Markers that wait because nobody leads their partition; always 0 on a standalone node.",
     ),
     MetricFamily(
         "kafka_server_addpartitionstotxnmanager_verificationfailures_total",

@@ -68,6 +68,9 @@ MOST_UNDER_WAY: Final = 10_000
 
 RETRY_S: Final = 0.1
 
+ASKED_AGAIN_MS: Final = 2_000
+"""Within this time a coordinator asks again for a marker that nobody could write (TX-C10), unless it is one no more."""
+
 UNKNOWN_PARTITION: Final = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 FOUND_BY_LOG: Final = frozenset({47, 52})
@@ -193,15 +196,26 @@ class SpreadMarkers:
         here: LedMarkers,
         others: OtherTransactionNodes,
         report: Callable[[MarkersWritten], None],
+        clock_ms: Callable[[], int],
     ) -> None:
         self._side = side
         self._here = here
         self._others = others
         self._report = report
         self._writing = SupervisedTasks()
+        self._clock_ms = clock_ms
+        self._leaderless: dict[tuple[str, Place], int] = {}
+        """By transactional id and partition: when its marker was to be written last and nobody led; oldest first."""
 
     def start(self) -> None:
         """There is nothing to begin."""
+
+    def without_leader(self) -> int:
+        """Markers that wait until somebody leads their partition."""
+        since_ms = self._clock_ms() - ASKED_AGAIN_MS
+        while self._leaderless and (oldest := next(iter(self._leaderless.items())))[1] < since_ms:
+            del self._leaderless[oldest[0]]
+        return len(self._leaderless)
 
     async def stop(self) -> None:
         """What is not written yet is asked for again by whoever coordinates next."""
@@ -226,7 +240,16 @@ class SpreadMarkers:
             found.setdefault(leader, []).append(place)
         return found
 
+    def _note_leader(self, node: int, transactional_id: str, places: Sequence[Place]) -> None:
+        for place in places:
+            self._leaderless.pop((transactional_id, place), None)
+        if node == NO_NODE_ID:
+            now_ms, topics = self._clock_ms(), self._side.image.topics
+            self._leaderless |= {(transactional_id, place): now_ms for place in places if place[0] in topics}
+        self.without_leader()  # what is old is forgotten whether or not anybody wants to know
+
     async def _write_at(self, node: int, asked: SendMarkers, places: Sequence[Place]) -> None:
+        self._note_leader(node, asked.transactional_id, places)
         marker, known = content_of(asked), asked.topic_ids
         topic_ids = {name: known[name] for name, _ in places if name in known}
         results: Mapping[Place, int] = {}
@@ -352,7 +375,7 @@ class ClusterTransactionCoordinator(TransactionCoordinator):
     def _make_markers(self) -> SpreadMarkers:
         appends = CommittedAppends(self._records, self._side, self._clock.now_ms)
         self._here = LedMarkers(self._records, RequestedMarkers(self._records, appends.append, self._end_positions))
-        return SpreadMarkers(self._side, self._here, self._others, self._markers_written)
+        return SpreadMarkers(self._side, self._here, self._others, self._markers_written, self._clock.now_ms)
 
     async def _ensure_topic(self) -> bool:
         made = TRANSACTIONS not in self._side.image.topics

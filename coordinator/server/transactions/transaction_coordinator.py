@@ -108,6 +108,9 @@ class MarkerWriting(Protocol):
 
     def write(self, asked: SendMarkers) -> None: ...
 
+    def without_leader(self) -> int:
+        """Markers that wait until somebody leads their partition."""
+
 
 class TransactionCoordinator:
     """One per node, on the node's loop. `open` begins with what is there; `ask` makes the rest when it is needed."""
@@ -147,7 +150,7 @@ class TransactionCoordinator:
         self._watch = StableOffsetWatch(
             broker, clock.now_ms, settings.transaction_max_timeout_ms, self._owner_of_open, alone=self.alone
         )
-        self._tally = TransactionTally(with_partitions=settings.metrics_granularity == "partition", alone=self.alone)
+        self._tally = TransactionTally(with_partitions=settings.metrics_granularity == "partition")
         broker.holds.clock_ms = clock.now_ms  # as the times of the coordinator's decisions
         self._loaded, self._searched = asyncio.Event(), asyncio.Event()
         self._loads = 0
@@ -251,7 +254,8 @@ class TransactionCoordinator:
         """None while no transactional id was ever seen."""
         if self._engine is None:
             return None
-        return self._tally.figures((state.counts for state in self._states()), self._watch, self.aborts)
+        counts = (state.counts for state in self._states())
+        return self._tally.figures(counts, self._watch, self.aborts, self._markers.without_leader())
 
     def _states(self) -> Iterator[TransactionsState]:
         """Of the shards that are loaded."""

@@ -284,9 +284,7 @@ TOLD_STATES: Final = tuple(state for state in TransactionState if state <= Trans
 class TransactionTally:
     """Of one node, since it was started. with_partitions: whether series of single partitions are wanted."""
 
-    def __init__(self, *, with_partitions: bool, alone: bool) -> None:
-        """alone: the node is not one of a cluster."""
-        self._alone = alone
+    def __init__(self, *, with_partitions: bool) -> None:
         self._with_partitions = with_partitions
         self._ends: Counter[tuple[str, str]] = Counter()
         self._seconds: Timing | None = None
@@ -317,9 +315,13 @@ class TransactionTally:
             self._verification_failures += sum(map(bool, refused))
 
     def figures(
-        self, shards: Iterable[Mapping[TransactionState, int]], watch: StableOffsetWatch, aborts: AbortJournal
+        self,
+        shards: Iterable[Mapping[TransactionState, int]],
+        watch: StableOffsetWatch,
+        aborts: AbortJournal,
+        without_leader: int,
     ) -> "TransactionFigures":
-        """shards: how many ids of each are in each state."""
+        """shards: how many ids of each are in each state. without_leader: see `MarkerWriting`."""
         states: Counter[str] = Counter({state.title: 0 for state in TOLD_STATES})
         for counts in shards:
             for state, count in counts.items():
@@ -332,7 +334,7 @@ class TransactionTally:
             self._timed(),
             watch.lags() if self._with_partitions else {},
             len(watch.late),
-            0 if self._alone else None,
+            without_leader,
             self._verification_failures,
             aborts.lost,
         )

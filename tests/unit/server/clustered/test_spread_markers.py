@@ -35,6 +35,7 @@ class Cluster:
 
     def __init__(self, leaders: Mapping[tuple[str, int], int]) -> None:
         self.leaders = leaders
+        self.now_ms = 0
         self.refusals: dict[tuple[str, int], Exception] = {}
         self.appended: list[tuple[str, int]] = []
         self.grew: list[TopicPartition] = []
@@ -62,7 +63,7 @@ class Cluster:
         appends = CommittedAppends(records, side, lambda: 0)
         self.here = LedMarkers(records, RequestedMarkers(records, appends.append, self._end_positions))
         others: Any = SimpleNamespace(write_markers=self._write_elsewhere)
-        self.spread = SpreadMarkers(side, self.here, others, self._hear)
+        self.spread = SpreadMarkers(side, self.here, others, self._hear, lambda: self.now_ms)
 
     def _append(self, topic: str, number: int, marker: MarkerToWrite, now_ms: int) -> Any:
         if (refusal := self.refusals.get((topic, number))) is not None:
@@ -130,6 +131,26 @@ def play(story: Callable[[Cluster], Awaitable[None]], leaders: Mapping[tuple[str
         await cluster.spread.stop()
 
     asyncio.run(run())
+
+
+def test_markers_that_wait_for_a_leader_are_counted_until_there_is_one_or_nobody_asks_any_more() -> None:
+    """Kafka's UnknownDestinationQueueSize."""
+    leaders = {("t", 0): NOBODY, ("t", 1): NOBODY, ("t", 2): OTHER}
+
+    async def story(cluster: Cluster) -> None:
+        await cluster.results(("t", 0), ("t", 1), ("t", 2), ("gone", 0))
+        assert cluster.spread.without_leader() == 2
+        cluster.now_ms = 1_500
+        leaders["t", 0] = OTHER
+        cluster.told.clear()
+        await cluster.results(("t", 0), ("t", 1))
+        assert cluster.spread.without_leader() == 1
+        cluster.now_ms = 3_500
+        assert cluster.spread.without_leader() == 1
+        cluster.now_ms = 3_501  # this node coordinates it no more
+        assert cluster.spread.without_leader() == 0
+
+    play(story, leaders)
 
 
 def test_each_goes_to_its_leader_and_what_nobody_leads_is_asked_for_again() -> None:

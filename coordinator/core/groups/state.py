@@ -105,7 +105,11 @@ class WaitingPositions:
         """What was said of the position before may still count."""
         if place in self.values:
             self.earlier[place] = self.of_place(place)
-        self.keep({place: value}, at)
+        self.keep_one(place, value, at)
+
+    def keep_one(self, place: TopicPartition, value: StoredOffset, at: int) -> None:
+        self.values[place], self.at[place] = value, at
+        self.topics.add((place[0], value.topic_id))
 
     def drop(self, place: TopicPartition, before: int | None = None) -> None:
         """Something else was said of this position; where `before` is given, only of what is at places before that."""
@@ -131,12 +135,16 @@ class WaitingPositions:
         taken, gone = WaitingPositions(), 0
         for place in places:
             newest = self.at[place]
+            if newest < before and place not in self.earlier:  # nearly every one
+                taken.keep_one(place, self.values.pop(place), self.at.pop(place))
+                gone += 1
+                continue
             each = self.of_place(place)
             self.earlier.pop(place, None)
             over = [one for one in each if one.at < before]
             gone += len(over)
             if over:
-                taken.keep({place: over[-1].value}, over[-1].at)
+                taken.keep_one(place, *over[-1])
             if over and newest < before:
                 del self.values[place], self.at[place]
             elif left := each[len(over) : -1]:

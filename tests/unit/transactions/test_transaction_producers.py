@@ -104,6 +104,36 @@ def test_the_epoch_that_fences_is_given_to_no_producer() -> None:
     assert desk.init().epoch == 6
 
 
+def test_a_transaction_is_fenced_once_however_many_new_instances_meet_it() -> None:
+    """KAFKA-19367: the second one raised the epoch of the abort that was under way."""
+    desk = at_epoch(4, ongoing=True)
+    assert desk.init() is None
+    assert desk.init() is None
+    first, second = desk.requests - 1, desk.requests
+    assert desk.told() == ("PrepareAbort", 7, 5)
+    assert {(each.producer_id, each.epoch) for each in desk.sent} == {(7, 5)}
+    desk.write_markers()
+    assert [desk.answers[each].epoch for each in (first, second)] == [6, 7]
+    aborted = [each for each in desk.log if isinstance(each, TransactionStored) and each.state.title == "PrepareAbort"]
+    assert len(aborted) == 1
+
+
+def test_a_fence_at_the_last_epoch_ends_the_transaction_and_the_producer_id() -> None:
+    """KAFKA-20090: there is no epoch above 32767 to fence with, so the next abort could never be written."""
+    desk = at_epoch(32_766, ongoing=True)
+    assert desk.init() is None
+    fresh = desk.fresh
+    assert desk.told() == ("PrepareAbort", 7, 32_767)
+    assert desk.init() is None, "it waits as the first one does"
+    assert desk.told() == ("PrepareAbort", 7, 32_767)
+    desk.reload()
+    desk.write_markers()
+    assert desk.told() == ("CompleteAbort", fresh, 0)
+    assert desk.init().producer_id == fresh
+    assert desk.end(7, 32_766, False, level=2).code in (49, 90)
+    assert desk.add(7, 32_766).code in (49, 90)
+
+
 def test_a_producer_that_asks_for_a_new_epoch_in_its_transaction_gets_the_raised_one() -> None:
     desk = at_epoch(4, ongoing=True)
     assert desk.init("A", 7, 4) is None

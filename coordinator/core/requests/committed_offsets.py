@@ -80,7 +80,7 @@ def commit_offsets(request: OffsetCommit, step: Step) -> None:
 
     now_ms = step.now_ms
     expire_ms = None if request.retention_ms is None else now_ms + request.retention_ms
-    if len(request.offsets) > COMMITTED_SLICES * step.limits.slice_positions:
+    if len(request.offsets) > COMMITTED_SLICES * step.state.limits.slice_positions:
         begin_long_work(LongCommit(request, refused, expire_ms, step), step)
         return
     kept = positions_to_store(request.offsets.items(), refused, now_ms, expire_ms, step)

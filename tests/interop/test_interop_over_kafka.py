@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from muster.client import Admin
 from tests.integration.kafka_backend.conftest import kafka_classpath, real_kafka
 from tests.integration.kafka_backend.test_clients_through_proxy import (
     COOPERATIVE,
@@ -79,3 +80,48 @@ def test_a_static_java_member_comes_back_to_what_it_had(nodes: ProxyNodes) -> No
         play.until_all_read()
         assert nodes.past_muster([again, other]) == []
         assert play.group not in nodes.groups_upstream()
+
+
+def member_ids(nodes: ProxyNodes, number: int, group: str) -> set[str]:
+    """As this node knows them; nothing while it has not taken the group over."""
+    with Admin({"bootstrap.servers": nodes.nodes[number].address}) as admin:
+        return {each.member_id for each in admin.describe_group(group).members}
+
+
+@pytest.mark.parametrize(("client", "keeps_ids"), [("java", True), ("confluent", False), ("kafkajs", True)])
+def test_members_with_short_sessions_come_through_a_frozen_owner(
+    nodes: ProxyNodes, monkeypatch: pytest.MonkeyPatch, client: str, keeps_ids: bool
+) -> None:
+    """Sessions of 10 s: Kafka's client and kafkajs keep their ids, librdkafka comes back under new ones
+    (docs/cluster.md). Each is told not to wait as long for the frozen node as it does by default (30 s; kafkajs three
+    minutes)."""
+    request_ms = "2000" if client == "kafkajs" else "5000"
+    for name, value in (("SESSION_MS", "10000"), ("REQUEST_MS", request_ms), ("RETRIES", "2")):
+        monkeypatch.setenv(name, value)
+    with stage(nodes, EAGER) as play:
+        members = [
+            play.start(client, session_ms="10000", socket_ms="5000") if client == "confluent" else member(play, client)
+            for _ in range(3)
+        ]
+        play.until_shared(*members)
+        play.send(5)
+        play.until_all_read()
+        before = member_ids(nodes, 1, play.group)
+        owner = owner_of(nodes, play.group)
+        nodes.nodes[owner].freeze()
+        try:
+            play.send(5)
+            play.until_all_read()
+            play.until_shared(*members)
+            now = member_ids(nodes, 3 - owner, play.group)
+        finally:
+            nodes.nodes[owner].thaw()
+        assert len(now) >= len(members)
+        assert (before <= now) is keeps_ids
+
+
+def owner_of(nodes: ProxyNodes, group: str) -> int:
+    """The id of the node that coordinates the group, by its address."""
+    with Admin({"bootstrap.servers": nodes.nodes[1].address}) as admin:
+        address = admin.describe_group(group).coordinator
+    return next(number for number, node in nodes.nodes.items() if node.address == address)

@@ -12,8 +12,8 @@ import org.apache.kafka.common.errors.RetriableException;
 
 /**
  * One group member by Kafka's own client: arguments are address, group, topic, client id, assignor and instance id (or
- * nothing), SESSION_MS and METADATA_MS in the environment its session timeout and how old what it knows of the cluster
- * may be. It speaks as tests/support/kafka/worker.py does, and leaves when its input ends.
+ * nothing), SESSION_MS, METADATA_MS and REQUEST_MS in the environment its session timeout, how old what it knows of the
+ * cluster may be, and how long it waits for an answer. It speaks as tests/support/kafka/worker.py does, and leaves when its input ends.
  */
 public class GroupWorker {
   static volatile boolean going = true;
@@ -60,6 +60,7 @@ public class GroupWorker {
     told.put("auto.offset.reset", "earliest");
     told.put("enable.auto.commit", "false");
     told.put("metadata.max.age.ms", System.getenv().getOrDefault("METADATA_MS", "300000"));
+    told.put("request.timeout.ms", System.getenv().getOrDefault("REQUEST_MS", "30000"));
     String bytes = "org.apache.kafka.common.serialization.ByteArrayDeserializer";
     told.put("key.deserializer", bytes);
     told.put("value.deserializer", bytes);

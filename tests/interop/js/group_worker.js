@@ -22,7 +22,7 @@ const named = (name) => ({ cluster }) => ({
 });
 
 async function main() {
-  const kafka = new Kafka({ clientId, brokers: address.split(','), logLevel: logLevel.NOTHING, retry: { retries: 50, maxRetryTime: 500 } });
+  const kafka = new Kafka({ clientId, brokers: address.split(','), logLevel: logLevel.NOTHING, requestTimeout: Number(process.env.REQUEST_MS || 30000), retry: { retries: Number(process.env.RETRIES || 50), maxRetryTime: 500 } });
   const consumer = kafka.consumer({ groupId, sessionTimeout: Number(process.env.SESSION_MS || 3000), heartbeatInterval: 300, metadataMaxAge: Number(process.env.METADATA_MS || 300000), maxWaitTimeInMs: 200, ...(assignor && { partitionAssigners: [named(assignor)] }) });
   consumer.on(consumer.events.GROUP_JOIN, ({ payload }) => {
     say({ assigned: (payload.memberAssignment[topic] || []).sort() });

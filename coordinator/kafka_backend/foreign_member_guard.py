@@ -8,7 +8,7 @@ import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from muster.coordinator.edge.background_tasks import BackgroundTask
+from muster.coordinator.edge.background_tasks import RestartedTask
 from muster.coordinator.kafka_backend.upstream import group_requests
 from muster.coordinator.kafka_backend.upstream.protocol import UpstreamError
 from muster.coordinator.kafka_backend.upstream.upstream_client import Upstream
@@ -52,18 +52,17 @@ class ForeignMemberGuard:
         *,
         period_ms: int = PERIOD_MS,
         on_found: Callable[[Mapping[str, ForeignMembers]], None] = lambda found: None,
-        on_bug: Callable[[BaseException], None] = lambda error: None,
     ) -> None:
         """ours: whether a group is Muster's, by its id. on_found hears what each round found, be it nothing."""
         self._upstream = upstream
         self._ours = ours
         self._period_s = period_ms / 1_000
         self._on_found = on_found
-        self._running = BackgroundTask(on_bug)
+        self._running = RestartedTask("look for members past this node", self._run)
         self.found: Mapping[str, ForeignMembers] = {}
 
     def start(self) -> None:
-        self._running.start(self._run())
+        self._running.start()
 
     async def stop(self) -> None:
         await self._running.stop()

@@ -62,11 +62,7 @@ class UpstreamDiagnostics:
         self._topics = topics
         self._principal = principal
         self._mine, self._shards = mine, shards
-        self._guard = ForeignMemberGuard(
-            upstream,
-            ours,
-            on_bug=report_optional_bug("looking for members past this node"),
-        )
+        self._guard = ForeignMemberGuard(upstream, ours)
         self._patience_ms = gone_after_ms + UNSEEN_PATIENCE_MS
 
     def start(self) -> None:

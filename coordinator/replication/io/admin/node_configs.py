@@ -6,7 +6,7 @@ from typing import Final
 
 import structlog
 
-from muster.coordinator.edge.background_tasks import SupervisedTasks
+from muster.coordinator.edge.background_tasks import RestartedTask
 from muster.coordinator.replication.protocol.cluster_metadata import parse_number
 from muster.coordinator.replication.protocol.replica_fetch import NO_LIMIT
 from muster.coordinator.zookeeper import layout
@@ -52,17 +52,14 @@ class ReplicationRates:
         self._own = own
         self._tell = tell
         self._stale = asyncio.Event()
-        self._tasks = SupervisedTasks(
-            lambda why: log.error("throttle rates of the node are no longer read", error=repr(why), exc_info=why)
-        )
+        self._keeping = RestartedTask("replication rates", self._keep)
 
     def start(self) -> None:
         self._session.on_state(self._session_changed)
-        self._tasks.start(self._keep())
+        self._keeping.start()
 
     async def stop(self) -> None:
-        self._tasks.stop()
-        await self._tasks.ended()
+        await self._keeping.stop()
 
     async def _keep(self) -> None:
         while True:

@@ -19,9 +19,8 @@ def run(
     partitions: int = 2,
     **settings: Any,
 ) -> None:
-    monkeypatch.setattr(offsets_topic_reader, "PAUSE_S", 0.001)
-    monkeypatch.setattr(offsets_topic_reader, "LONG_PAUSE_S", 0.01)
-    monkeypatch.setattr(offsets_topic_reader, "SAME_S", 0.01)
+    for pause in ("IDLE_S", "CALM_IDLE_S", "PAUSE_S", "LONG_PAUSE_S", "SAME_S"):
+        monkeypatch.setattr(offsets_topic_reader, pause, 0.01)
 
     async def whole() -> None:
         async with UpstreamBroker() as broker:

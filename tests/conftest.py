@@ -4,9 +4,11 @@ import gc
 import os
 import signal
 from collections.abc import Generator
+from pathlib import Path
 from typing import Any
 
 import pytest
+from _pytest.doctest import DoctestModule
 from hypothesis import settings
 from xdist.scheduler import LoadFileScheduling
 
@@ -57,6 +59,15 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if starts_processes(part):
             item.add_marker("integration")
     items.sort(key=lambda item: order[item.nodeid])
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collect_file(file_path: Path) -> Generator[None, list[pytest.Collector], list[pytest.Collector]]:
+    """Two thousand modules have no example: they need not be imported and searched for one, in each process."""
+    found = yield
+    if file_path.suffix == ".py" and b">>>" not in file_path.read_bytes():
+        return [one for one in found if not isinstance(one, DoctestModule)]
+    return found
 
 
 @pytest.hookimpl(wrapper=True)

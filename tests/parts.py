@@ -5,6 +5,7 @@ nowhere else, so that together they are everything. Only `tests/interop`, which 
 target of its own. A test belongs to the part that names it most exactly: itself, its file, or its folder.
 """
 
+from functools import cache
 from typing import NamedTuple
 
 
@@ -20,7 +21,7 @@ class Part(NamedTuple):
 
 
 def is_at(test: str, place: str) -> bool:
-    return test == place or test.startswith(place if place.endswith("/") else (f"{place}::", f"{place}["))
+    return test == place or test.startswith(place if place.endswith("/") else f"{place}::")
 
 
 INTEGRATION = "tests/integration/"
@@ -273,7 +274,12 @@ class NoPart(Exception):
 
 
 def part_of(test: str) -> Part:
-    """Where the test of this node id belongs; raises `NoPart` if nowhere."""
+    """Where the test of this node id belongs, whatever its parameters; raises `NoPart` if nowhere."""
+    return part_of_function(test.partition("[")[0])
+
+
+@cache
+def part_of_function(test: str) -> Part:
     part = max(PARTS, key=lambda part: part.names(test))
     if not part.names(test):
         raise NoPart(f"{test} belongs to no part of the suite; name its folder in tests/parts.py")

@@ -127,7 +127,9 @@ def test_what_a_node_needs_is_begun_again_and_health_names_it(
 
 
 @pytest.mark.parametrize(
-    ("begin", "name"), [(begin, name) for begin, names in OTHERS.items() for name in sorted(names)], ids=str
+    ("begin", "name"),
+    [(begin, name) for begin, names in OTHERS.items() for name in sorted(names)],
+    ids=lambda one: one if isinstance(one, str) else one.__name__,
 )
 def test_what_is_not_begun_again_ends_the_node(
     begin: Begin, name: str, zookeeper: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -1,10 +1,10 @@
-"""What `muster groups describe` says on standard error of who plans for a group."""
+"""What `muster groups describe` says on standard error of a group: who plans for it, and what is not shown."""
 
 from dataclasses import replace
 
 import pytest
 
-from muster.cli.groups.description import print_planner
+from muster.cli.groups.description import print_highlights, print_planner
 from muster.client.described import GroupDescription, GroupHolds
 from muster.coordinator.observability.views.groups import planner_words, state_row
 
@@ -49,3 +49,13 @@ def test_an_operators_word_is_answered_for(
     print_planner(group)
     captured = capsys.readouterr()
     assert (captured.out, " ".join(captured.err.split())) == ("", " ".join(said.split()))
+
+
+@pytest.mark.parametrize("hidden", [0, 2])
+def test_what_the_reader_may_not_describe_is_said_to_be_left_out(
+    hidden: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It read like a group that has read everything."""
+    print_highlights(replace(LED, hidden_topics=hidden))
+    said = " ".join(capsys.readouterr().err.split())
+    assert ("2 topics that you may not describe are not shown" in said) is (hidden == 2)

@@ -9,7 +9,7 @@ import pytest
 from rich.console import Console
 
 from muster.cli.demo import cluster_demo
-from muster.cli.demo.cluster_demo import ClusterProof, DemoStanding, StandingBefore
+from muster.cli.demo.cluster_demo import ClusterDemo, ClusterProof, DemoStanding, StandingBefore
 from muster.cli.demo.delivery_proof import (
     REPORT_STRUCT,
     OwnershipSpan,
@@ -132,3 +132,11 @@ def test_who_leads_and_owns_what_is_shown() -> None:
 def test_it_has_a_story_of_its_own(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["demo", "--cluster", "--workers", "4"]) == 2
     assert "--cluster has a story of its own" in capsys.readouterr().err
+
+
+def test_a_busy_machine_has_time_to_make_a_topic(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """After one second the demo gave up, while three nodes were still electing leaders."""
+    given: dict[str, object] = {}
+    monkeypatch.setattr(cluster_demo, "Admin", given.update)
+    ClusterDemo(tmp_path)._admin_of(["127.0.0.1:1"])
+    assert (given["request.timeout.ms"], given["default.api.timeout.ms"]) == (5_000, 30_000)

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from muster.cli.node_polling import gather_facts
+from muster.cli.node_polling import NodePoller, gather_facts
 from muster.client.described import GroupDescription, GroupListing, NodeStatus
-from muster.client.errors import GroupNotFound
+from muster.client.errors import AuthorizationError, GroupNotFound
 from muster.coordinator.observability.doctor.model import DoctorFacts
 
 
@@ -21,7 +21,7 @@ class Operator:
     async def node_status(self) -> NodeStatus:
         return NodeStatus(1, ())
 
-    async def list_groups(self, *, missing: Callable[[str], None]) -> list[GroupListing]:
+    async def list_groups(self, *, missing: Callable[[str], None] = str) -> list[GroupListing]:
         if self._untold:
             missing(self._untold)
         return [GroupListing(name, "Stable", "consumer", "classic") for name in (*self._there, *self._silent)]
@@ -64,3 +64,19 @@ def test_a_group_that_is_named_is_not_there_only_if_all_are_told_of() -> None:
         gathered(Operator(["a"]), "c")
     facts, told = gathered(Operator(["a"], untold="some of n:1"), "c")
     assert (facts.groups, facts.untold, len(told)) == ((), ("some of n:1",), 1)
+
+
+class GroupsOnly(Operator):
+    """Of somebody who may describe groups, and nothing of the cluster."""
+
+    async def node_status(self) -> NodeStatus:
+        raise AuthorizationError("asking what is wrong: CLUSTER_AUTHORIZATION_FAILED")
+
+
+def test_who_may_only_see_groups_is_told_of_them_by_doctor_and_top() -> None:
+    facts, told = gathered(GroupsOnly(["a"]))
+    assert [group.id for group in facts.groups] == ["a"]
+    assert told == ["the node itself could not be looked at: that needs DESCRIBE on the cluster"]
+    operator: Any = GroupsOnly(["a", "b"])
+    picture = asyncio.run(NodePoller(operator).poll_node(None))
+    assert [line.group.id for line in picture.lines] == ["a", "b"]

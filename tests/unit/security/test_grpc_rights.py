@@ -308,6 +308,22 @@ def test_a_kip_848_group_with_hidden_topics_is_not_described() -> None:
     assert (found.groups[0].error_code, len(found.groups[0].members)) == (29, 0)
 
 
+@pytest.mark.parametrize("what", ["ListGroups", "DescribeGroups"])
+def test_a_group_s_health_is_told_to_who_may_describe_all_that_it_reads(what: str) -> None:
+    """Its reason named a topic, and a lag over one is a figure of it."""
+    request: Any = getattr(pb, f"{what}Request")()
+    if what == "DescribeGroups":
+        request.groups.append("g")
+    rights = allow("GROUP", "DESCRIBE", "g"), allow("TOPIC", "DESCRIBE", "orders")
+    for more, told in ((), False), ((allow("TOPIC", "DESCRIBE", "secret"),), True):
+        answer: Any = getattr(pb, f"{what}Response")()
+        answer.groups.add(group_id="g", progress=pb.GroupProgress(lag=3, health="WARN", reason="secret-0 is behind"))
+        door = Guarded(GROUPS + what, request, answer, *rights, *more)
+        door.rights.topics_of_group = lambda group: {"orders", "secret"}
+        (group,) = asyncio.run(door.ask(request, CALL)).groups
+        assert group.HasField("progress") is told
+
+
 def test_pins_of_hidden_topics_are_left_out() -> None:
     pins = [control_pb.HeldPin(pin=control_pb.Pin(topic=name)) for name in ("orders", "secret")]
     answer = control_pb.DescribeHoldsResponse(holds=control_pb.Holds(pins=pins))

@@ -12,7 +12,7 @@ from muster.coordinator.replication.protocol.cluster_metadata import (
     TopicPartition,
     TopicView,
 )
-from muster.coordinator.replication.protocol.replica_fetch import DamagedBatches, LogBroken
+from muster.coordinator.replication.protocol.replica_fetch import DamagedBatches, LogBroken, LogCorrupt
 from tests.fakes.memory_files import MemoryFiles
 from tests.unit.storage.logs import T0, batch, open_broker
 
@@ -95,6 +95,22 @@ def test_a_disk_that_fails_breaks_the_log_and_not_the_node() -> None:
     for call in (log.flush, lambda: log.append_as_follower(sent(b"b", at=1)), lambda: log.cut(0)):
         with pytest.raises(LogBroken, match="errno"):
             call()
+
+
+def test_records_that_are_not_as_they_were_written_are_told_from_a_disk_that_fails() -> None:
+    """Only another copy mends them: the leader hands over (CL-F9)."""
+    disk = MemoryFiles()
+    log = opened(disk)
+    for number in range(3):
+        log.append_as_follower(sent(b"%d" % number, at=number))
+    log.flush()
+    path = f"/data/{PLACE}/{0:020}.log"
+    written = disk.content(path)
+    disk.put(path, written[:80] + bytes([written[80] ^ 1]) + written[81:])
+    with pytest.raises(LogCorrupt) as found:
+        for offset in range(3):
+            log.read(offset, 1)
+    assert found.value.place == PLACE
 
 
 def test_a_follower_cuts_begins_anew_and_takes_its_leader_s_start_over() -> None:

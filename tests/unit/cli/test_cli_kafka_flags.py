@@ -1,13 +1,16 @@
 """`muster consumer-groups` against what Kafka's own tool (4.1.1) does with the same flags, without a node."""
 
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
 import click
 import pytest
+from click.testing import CliRunner
 
 from muster.cli.common.commands import CommandError, Exit
 from muster.cli.groups.consumer_groups import print_descriptions, print_groups, reset_offsets
+from muster.cli.main import cli
 from muster.client.types import OffsetAndMetadata, OffsetAndTimestamp, TopicPartition
 from muster.coordinator.observability.read_model.groups import GroupDescription, PartitionLag
 
@@ -90,6 +93,19 @@ def test_a_reset_that_moves_nothing_says_so_and_fails() -> None:
     with pytest.raises(CommandError, match="No position was moved: g has none") as refused:
         reset(admin, all_topics=True, to_earliest=True, execute=True)
     assert refused.value.code is Exit.NOT_FOUND
+    assert admin.altered == []
+
+
+@pytest.mark.parametrize("execute", [[], ["--execute"]], ids=["dry run", "execute"])
+def test_so_does_one_by_muster_groups(monkeypatch: pytest.MonkeyPatch, execute: list[str]) -> None:
+    admin = OneGroup(committed=None)
+    monkeypatch.setattr("muster.cli.groups.offsets.connect_admin", lambda *given: nullcontext(admin))
+    monkeypatch.setattr("muster.cli.groups.offsets.require_inactive", lambda admin, group: None)
+    words = ["groups", "reset-offsets", "g", "--all-topics", "--to", "start", *execute]
+    refused = CliRunner().invoke(cli, words, standalone_mode=False).exception
+    assert isinstance(refused, CommandError)
+    assert "No position was moved: g has none" in str(refused)
+    assert refused.code is Exit.NOT_FOUND
     assert admin.altered == []
 
 

@@ -5,6 +5,8 @@ from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 
+from muster.storage.errors import LogDamaged
+
 ROOT = Path(__file__).parents[3]
 PAGE = ROOT / "docs" / "operations.md"
 MEMBERS = "zookeeper/consumer_group.py"
@@ -35,3 +37,9 @@ def test_each_line_that_warns_is_explained() -> None:
     assert len(places) > 90
     missing = {text: where for text, where in places.items() if f"`{text}`" not in page}
     assert not missing, "docs/operations.md does not say what these lines mean"
+
+
+def test_the_page_has_the_code_of_a_damaged_batch() -> None:
+    """It named the one of a disk that fails."""
+    _, _, section = PAGE.read_text(encoding="utf-8").partition("\n## Damaged logs\n")
+    assert f"A fetch that reaches one fails with {LogDamaged.name}" in section.partition("\n## ")[0]

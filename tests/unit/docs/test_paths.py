@@ -1,10 +1,13 @@
-"""Every path, and every function of a path, that a page about the code names, exists."""
+"""What pages name exists: paths, functions of a path, and commands; and pages are found by what they are about."""
 
 import re
 from collections.abc import Iterator
 from pathlib import Path
 
+import click
 import pytest
+
+from muster.cli.main import cli
 
 ROOT = Path(__file__).parents[3]
 PAGES = [ROOT / "ARCHITECTURE.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs" / "design").glob("*.md"))]
@@ -84,3 +87,44 @@ def test_a_function_that_is_gone_is_found() -> None:
     assert list(missing_names("`storage/logs/log.py`: `Log`, `storage/logs/log.py`: `Gone`")) == [
         "storage/logs/log.py: Gone"
     ]
+
+
+COMMAND = re.compile(r"(?:`|^(?:\$ ?)?)muster ([a-z][\w-]*(?: [a-z][\w-]*)*)", re.MULTILINE)
+
+
+def missing_commands(text: str) -> Iterator[str]:
+    for words in dict.fromkeys(COMMAND.findall(text)):
+        command: click.Command | None = cli
+        for word in words.split():
+            if not isinstance(command, click.Group):
+                break
+            command = command.get_command(click.Context(command), word)
+            if command is None:
+                yield f"muster {words}"
+
+
+def test_every_command_that_a_page_names_exists() -> None:
+    """The page on security led to `muster hold`, which there is not."""
+    assert list(missing_commands("Ask `muster hold`, or:\n\nmuster groups why g\n")) == [
+        "muster hold",
+        "muster groups why g",
+    ]
+    pages = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")]
+    assert {page.name: missing for page in pages if (missing := list(missing_commands(page.read_text("utf-8"))))} == {}
+
+
+@pytest.mark.parametrize(
+    ("page", "word"),
+    [
+        ("observe.md", "monitoring"),
+        ("operations.md", "operations"),
+        ("security.md", "security"),
+        ("deployment.md", "kubernetes"),
+        ("write-a-client.md", "client"),
+    ],
+)
+def test_a_page_is_found_by_the_word_for_its_task(page: str, word: str) -> None:
+    """A search for "monitoring" found nothing."""
+    text = (ROOT / "docs" / page).read_text("utf-8")
+    assert word in text.splitlines()[0].lower()
+    assert f"({page})" in (ROOT / "docs" / "index.md").read_text("utf-8")

@@ -20,7 +20,7 @@ from typing import Final, NamedTuple, Protocol
 from muster.assignors.api import TopicPartition
 from muster.coordinator.core.model.events import TopicsChanged
 from muster.coordinator.core.shard import Shard
-from muster.coordinator.edge.background_tasks import BackgroundTask
+from muster.coordinator.edge.background_tasks import RestartedTask
 from muster.coordinator.kafka_backend.shard_ownership.topic_presence import (
     NO_ID,
     TopicPresence,
@@ -56,7 +56,6 @@ class UpstreamTopics:
         refresh_ms: int = 5_000,
         gone_after_ms: int = 60_000,
         private: Collection[str] = (),
-        on_bug: Callable[[BaseException], None] = lambda error: None,
         on_trouble: Callable[[str], None] = lambda sentence: None,
     ) -> None:
         """now_ms: a clock that never goes back. refresh_ms, gone_after_ms: `engine.kafka.metadata.refresh.ms` and
@@ -78,7 +77,7 @@ class UpstreamTopics:
         self._looks_ms: tuple[int, int] | None = None
         """When the last two looks began, older first."""
         self._looking: asyncio.Future[None] | None = None
-        self._running = BackgroundTask(on_bug)
+        self._running = RestartedTask("topics of the Kafka", self._run)
         self._troubled = False
 
     # -- what is known --------------------------------------------------------------------------------------------
@@ -137,14 +136,14 @@ class UpstreamTopics:
     # -- looking --------------------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        self._running.start(self._run())
+        self._running.start()
 
     async def stop(self) -> None:
         self._running.cancel()
         if self._looking is not None:
             self._looking.cancel()
             await asyncio.gather(self._looking, return_exceptions=True)
-        await self._running.ended()
+        await self._running.stop()
 
     def look_soon(self) -> None:
         """Topics were made, deleted or widened, or somebody's answers say that leaders have moved."""

@@ -224,7 +224,6 @@ class KafkaBackend:
                 refresh_ms=settings.engine_kafka_metadata_refresh_ms,
                 gone_after_ms=settings.engine_kafka_topic_gone_after_ms,
                 private=(settings.state_topic, settings.security_topic),
-                on_bug=self._failed,
                 on_trouble=self.shard_diagnostics.topics_troubled,
             )
             self._started.push_async_callback(self.topics.stop)

@@ -9,7 +9,6 @@ import asyncio
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, suppress
 from dataclasses import replace
-from functools import partial
 from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, cast
@@ -54,7 +53,6 @@ from muster.coordinator.server.kafka_backend.grpc_services import (
 )
 from muster.coordinator.server.kafka_backend.upstream_logs import UpstreamLog, UpstreamRequests
 from muster.coordinator.server.listeners.kafka_listener import KafkaListenerContext, NodeKafkaListener
-from muster.coordinator.server.node_events import report_contained
 from muster.coordinator.server.rpc_dispatch import RpcCall, ServiceMethod, methods_of
 from muster.coordinator.server.services.group_coordinator import GroupCoordinator, GroupServiceContext
 from muster.coordinator.server.transactions.transaction_rpcs import make_transaction_rpcs
@@ -450,7 +448,6 @@ class KafkaWatchBackend(WatchBackend):
             now_ms=self._clock.now_ms,
             refresh_ms=max(settings.engine_kafka_metadata_refresh_ms, TOPICS_MS),
             gone_after_ms=settings.engine_kafka_topic_gone_after_ms,
-            on_bug=partial(report_contained, "looking at the topics of the watched Kafka"),
             on_trouble=self._topics_troubled,
         )
         try:

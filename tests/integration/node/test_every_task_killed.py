@@ -10,6 +10,8 @@ from typing import Final
 import pytest
 
 from muster.coordinator.server.node.node import CoordinatorNode
+from tests.fakes.upstream_broker import UpstreamBroker
+from tests.fakes.watched_kafka import WatchedKafka, watching
 from tests.support.grpc_node import serving
 from tests.support.kafka_backend.faked import fake_kafka, node_over
 from tests.support.task_killer import TaskKiller
@@ -49,6 +51,17 @@ async def over_a_kafka(data: Path, zookeeper: str) -> AsyncIterator[CoordinatorN
         yield node
 
 
+@asynccontextmanager
+async def watching_a_kafka(data: Path, zookeeper: str) -> AsyncIterator[CoordinatorNode]:
+    log = data.with_name("server.log")
+    log.touch()
+    async with UpstreamBroker() as broker:
+        kafka = WatchedKafka(broker, partitions=2)
+        kafka.write("orders")
+        async with watching(kafka, watch_poll_ms=500, watch_broker_log=str(log)) as watched:
+            yield watched.node
+
+
 STANDALONE: Final = {"compaction", "log upkeep", "staged records"}
 OF_ZOOKEEPER: Final = {
     "election at /controller",
@@ -74,6 +87,17 @@ RESTARTED: Final[dict[Begin, set[str]]] = {
         "idle connections",
         "look for members past this node",
         "samples of groups",
+        "topics of the Kafka",
+    },
+    watching_a_kafka: {
+        "brokers to look at",
+        "conditions of the watched Kafka",
+        "leaders of watched partitions",
+        "logs of the watched brokers",
+        "looks at broker 1",
+        "positions of watched groups",
+        "reading __consumer_offsets of broker 1",
+        "topics of the Kafka",
     },
 }
 """What runs as long as the node does, and is begun again after any end."""
@@ -93,7 +117,6 @@ OTHERS: Final[dict[Begin, set[str]]] = {
         "NodesGroup._watch_generation",
         "ShardOwner._look_on",
         "StateTopicWatch._run",
-        "UpstreamTopics._run",
     },
 }
 """What runs as long, and is not begun again: its unexpected end ends the node, which then is begun anew."""

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from muster.coordinator.core.model.events import TopicsChanged
+from muster.coordinator.edge.background_tasks import TASK_FAILURES, TaskFailures
 from muster.coordinator.kafka_backend.shard_ownership.topic_presence import ASK_AGAIN_MS
 from muster.coordinator.kafka_backend.upstream import topic_requests
 from muster.coordinator.kafka_backend.upstream.protocol import Unreached, UpstreamAddress
@@ -29,7 +30,6 @@ class Scene:
         self.now = 1_000
         self.told: list[TopicsChanged] = []
         self.troubles: list[str] = []
-        self.bugs: list[BaseException] = []
         self.news = asyncio.Event()
         self.topics = UpstreamTopics(
             upstream,
@@ -37,7 +37,6 @@ class Scene:
             refresh_ms=10,
             gone_after_ms=GONE_AFTER,
             private=("muster.state",),
-            on_bug=self.bugs.append,
             on_trouble=self._troubled,
         )
         self.topics.on_change(self._changed)
@@ -68,11 +67,12 @@ def run(story: Callable[[Scene], Coroutine[Any, Any, None]], brokers: int = 2) -
             told = UpstreamCatalog(made)
             told.all_know(orders=ORDERS, other=OTHER)
             upstream = Upstream(UpstreamAddress((made[1].address,), connect_s=5, answer_s=5))
-            scene = Scene(upstream, told)
+            scene, failures = Scene(upstream, told), TaskFailures()
+            TASK_FAILURES.set(failures)
             try:
                 await scene.topics.refresh_topics()
                 await story(scene)
-                assert scene.bugs == []
+                assert not failures.counts
             finally:
                 await scene.topics.stop()
                 upstream.close()

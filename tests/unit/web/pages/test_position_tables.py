@@ -1,5 +1,7 @@
 """Tables by partition: a page of rows at a time, with committed and end offset, lag and rates."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -7,6 +9,7 @@ from muster.assignors.data.values import readable_lag
 from muster.coordinator.observability.history.group_history import PartitionRates
 from muster.coordinator.observability.read_model.groups import PartitionLag, TopicPartition
 from muster.coordinator.observability.views.member_names import Names
+from muster.coordinator.rpc.v1 import coordinator_service_pb2 as pb
 from muster.coordinator.web.pages.position_view import (
     ROWS,
     known_rates,
@@ -16,6 +19,9 @@ from muster.coordinator.web.pages.position_view import (
     row_page,
     written_to,
 )
+from muster.storage.rpc.v1 import broker_service_pb2 as log_pb
+from tests.fakes.asked_node import AskedNode
+from tests.support.web import get
 
 NAN = float("nan")
 
@@ -79,3 +85,52 @@ def test_partitions_of_a_topic_come_a_page_at_a_time() -> None:
     lines = partition_lines("t", {("t", 149): 90}, ends, {}, {("t", 149): 1.5}, row_page(3, 150))
     assert [line.number for line in lines] == list(range(100, 150))
     assert (lines[-1].records, lines[-1].written, lines[-1].size) == (1_400, 1.5, "0 B")
+
+
+def node_with_topic(partitions: int) -> AskedNode:
+    """Its topic t has 100 records in each partition, and a setting of its own."""
+    node = AskedNode()
+
+    def offsets(request: Any) -> log_pb.ListOffsetsResponse:
+        answer = log_pb.ListOffsetsResponse()
+        for topic in request.topics:
+            found = answer.topics.add(name=topic.name)
+            for row in topic.partitions:
+                found.partitions.add(partition_index=row.partition_index, offset=7 if row.timestamp == -2 else 107)
+        return answer
+
+    configs = log_pb.DescribeConfigsResponse()
+    result = configs.results.add()
+    result.configs.add(name="cleanup.policy", value="delete", is_default=True)
+    result.configs.add(name="retention.ms", value="4711")
+    metadata = log_pb.MetadataResponse(
+        topics=[log_pb.TopicMetadata(name="t", partitions=[log_pb.PartitionMetadata()] * partitions)]
+    )
+    node.answers = {
+        "Metadata": lambda request: metadata,
+        "ListOffsets": offsets,
+        "DescribeConfigs": lambda request: configs,
+    }
+    return node
+
+
+def test_a_topic_s_page_has_its_settings_its_readers_and_a_page_of_its_partitions() -> None:
+    """A thousand partitions were forty thousand pixels."""
+    node = node_with_topic(1_000)
+    body = get(node, "/topics/t?page=20").text
+    partitions = body.partition('id="partitions"')[2].partition("</section>")[0]
+    assert partitions.count('data-h="records">100<') == 50
+    assert "951 to 1,000 of 1,000 partitions" in partitions
+    assert "No group has a position in it." in body.partition('id="readers"')[2].partition("</section>")[0]
+    own, _, others = body.partition('id="settings"')[2].partition("</section>")[0].partition("<details")
+    assert ("retention.ms" in own, "4711" in own, "cleanup.policy" in own) == (True, True, False)
+    assert "1 that the node decides" in others
+    assert "cleanup.policy" in others
+
+
+def test_a_what_if_of_nobody_says_that_there_is_no_plan() -> None:
+    """The page was blank."""
+    node = AskedNode()
+    node.answers["SimulateAssignment"] = lambda request: pb.SimulateAssignmentResponse()
+    body = get(node, "/groups/g/what-if?assignor=range").text
+    assert "There is no plan to show: the group has no members, and none were added." in body

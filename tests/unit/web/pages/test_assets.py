@@ -48,3 +48,13 @@ def test_what_a_form_sends_and_a_page_asks_for_is_the_true_name() -> None:
 def test_nothing_switches_autoescape_off() -> None:
     for template in TEMPLATES.glob("*.html"):
         assert not re.search(r"\|\s*safe|autoescape", template.read_text()), template.name
+
+
+def test_times_are_utc_of_24_hours_also_where_the_script_writes_them() -> None:
+    """The chart's axis had AM and PM, beside the UTC of the page."""
+    script = (FOLDER / "muster.js").read_text()
+    assert not re.findall(
+        r"DateTimeFormat|toLocale(?:Date|Time)\w*|new Date\([^()]*\)\.(?:toLocale|get[A-Z])\w*", script
+    )
+    assert re.findall(r"tzDate: .*", script), "uPlot lays its axis out by the reader's zone"
+    assert all('"Etc/UTC"' in line for line in re.findall(r"tzDate: .*", script))

@@ -303,6 +303,8 @@ class GroupsPicture:
 
     now_ms: int
     lines: tuple[GroupLine, ...] = ()
+    untold: tuple[str, ...] = ()
+    """Why groups are missing, a sentence for each node or part of one that cannot tell of its own."""
 
 
 def rebalances_in_last_hour(group: ExaminedGroup, now_ms: int) -> int:
@@ -331,9 +333,14 @@ class NodePoller:
         self._turn = 0
 
     async def poll_node(self, wanted: Iterable[str] | None) -> GroupsPicture:
-        """`wanted`: the groups on the screen; None: every group is looked at closely. Raises ClientError."""
+        """`wanted`: the groups on the screen; None: every group is looked at closely. Raises ClientError where nobody
+        tells of any group."""
         status = await fetch_node_status(self._admin)
-        listings = {listing.group_id: listing.group_type for listing in await self._admin.list_groups()}
+        untold: list[str] = []
+        told = await self._admin.list_groups(missing=untold.append)
+        if untold and not told:
+            raise ClientError(untold[0])
+        listings = {listing.group_id: listing.group_type for listing in told}
         described = await self._admin.describe_groups(list(listings))
         partitions = await self._admin.list_topics(include_internal=True)
         now_ms = (status and status.now_ms) or int(time.time() * 1000)
@@ -344,7 +351,7 @@ class NodePoller:
         places = asyncio.Semaphore(AT_ONCE)
         await asyncio.gather(*(self._closely(groups[d.group_id], d, places) for d in described if d.group_id in close))
         lines = (self._line(group, partitions, now_ms) for group in groups.values())
-        return GroupsPicture(now_ms, tuple(lines))
+        return GroupsPicture(now_ms, tuple(lines), tuple(untold))
 
     def _chosen(self, names: list[str], wanted: Iterable[str] | None) -> set[str]:
         if wanted is None or len(names) <= OTHERS:

@@ -12,12 +12,16 @@ import time
 import tty
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 import click
 
-from muster.cli.common.commands import CommandError, Exit
+from muster.cli.common.commands import CommandError, Exit, Unhealthy, describe_missing
 from muster.cli.common.options import NumberRange, client_options, client_properties, require_listener
 from muster.cli.common.watching import watching_options
+
+if TYPE_CHECKING:
+    from muster.cli.node_polling import GroupsPicture
 
 # The command
 # -----------
@@ -64,13 +68,16 @@ def print_once(given: dict[str, object]) -> None:
     from muster.client.aio import AsyncAdmin
     from muster.client.twins import shared_loop
 
-    async def work() -> list[dict[str, str]]:
+    async def work() -> "GroupsPicture":
         async with AsyncAdmin(given) as admin:
-            picture = await NodePoller(admin).poll_node(None)
-        return [{heading.name: heading.text(line) for heading in HEADINGS} for line in picture.lines]
+            return await NodePoller(admin).poll_node(None)
 
-    rows = sorted(shared_loop().run(work()), key=lambda row: row["GROUP"])
+    picture = shared_loop().run(work())
+    rows = [{heading.name: heading.text(line) for heading in HEADINGS} for line in picture.lines]
+    rows.sort(key=lambda row: row["GROUP"])
     click.echo(plain_table(rows, [Column(heading.name, heading.name) for heading in HEADINGS]), nl=False)
+    if picture.untold:
+        raise Unhealthy("\n".join(map(describe_missing, picture.untold)))
 
 
 def watch_groups(address: str, given: dict[str, object], every_s: float) -> int:
@@ -127,7 +134,7 @@ async def poll_node(given: dict[str, object], board: "object", every_s: float, h
                     )
                     lost_s = None
                 elif back_s is None or time.time() - back_s > NEWS_S:
-                    board.notice = ""
+                    board.notice = describe_missing(board.picture.untold[0]) if board.picture.untold else ""
             await asyncio.sleep(every_s)
 
 

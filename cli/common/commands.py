@@ -141,6 +141,14 @@ class Unhealthy(CommandError):
         super().__init__(what, expected, remedy, code=Exit.UNHEALTHY)
 
 
+def describe_missing(sentence: str) -> str:
+    """
+    >>> describe_missing("partition 3 of h:1 is loading")
+    'groups are missing in this list: partition 3 of h:1 is loading'
+    """
+    return f"groups are missing in this list: {sentence}"
+
+
 def run_command(command: Callable[[], object]) -> int:
     """Run a command; print its error, if any; return the exit code."""
     try:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from muster.cli.common.commands import Unhealthy
+from muster.cli.common.commands import Unhealthy, describe_missing
 from muster.cli.common.options import client_options, connect_admin, output_option, repeated_option
 from muster.cli.common.output import GrowingTable, columns, notice, print_document, print_rows
 from muster.cli.common.watching import (
@@ -156,7 +156,7 @@ def list_(
     else:
         print_rows(rows, GROUP_COLUMNS, style)
     if missing:
-        raise Unhealthy("\n".join(f"groups are missing in this list: {sentence}" for sentence in missing))
+        raise Unhealthy("\n".join(map(describe_missing, missing)))
 
 
 # `describe`

@@ -8,7 +8,7 @@ import pytest
 
 from muster.cli.node_polling import NodePoller, gather_facts
 from muster.client.described import GroupDescription, GroupListing, NodeStatus
-from muster.client.errors import AuthorizationError, GroupNotFound
+from muster.client.errors import AuthorizationError, ClientError, GroupNotFound
 from muster.coordinator.observability.doctor.model import DoctorFacts
 
 
@@ -80,3 +80,12 @@ def test_who_may_only_see_groups_is_told_of_them_by_doctor_and_top() -> None:
     operator: Any = GroupsOnly(["a", "b"])
     picture = asyncio.run(NodePoller(operator).poll_node(None))
     assert [line.group.id for line in picture.lines] == ["a", "b"]
+
+
+def test_top_shows_the_groups_that_it_is_told_of_and_why_others_are_missing() -> None:
+    operator: Any = Operator(["a"], untold="some of n:1")
+    picture = asyncio.run(NodePoller(operator).poll_node(None))
+    assert ([line.group.id for line in picture.lines], picture.untold) == (["a"], ("some of n:1",))
+    nobody: Any = Operator([], untold="n:1 does not answer")
+    with pytest.raises(ClientError, match="n:1 does not answer"):
+        asyncio.run(NodePoller(nobody).poll_node(None))

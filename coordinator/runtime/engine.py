@@ -118,7 +118,6 @@ class Engine:
         self._stepper = self._make_stepper(log, self._slots, self._reports, self.metrics, written_at_once)
         # Each of them is the stepper's as well.
         self._answers = self._stepper.answers
-        self.take_released: Callable[[], ReleasedAnswers] = self._answers.take_released
         self._deadlines = self._stepper.deadlines
         self._flushing = self._stepper.flushing
         self._loads = self._stepper.loads
@@ -376,6 +375,9 @@ class Engine:
                 self._stepper.drop(self._slots[shard], f"its log cannot be flushed: {error}")
             else:
                 self._reached(self._slots[shard], position, now_ms)
+
+    def take_released(self) -> ReleasedAnswers:
+        return self._answers.take_released()
 
     def _make_stepper(
         self, log: GroupLog, slots: list[ShardSlot], reports: Reports, metrics: Metrics, written_at_once: int

@@ -117,7 +117,7 @@ def test_nobody_reads_anything_short_or_mixed(tmp_path: Path) -> None:
 
 
 def test_a_reader_between_any_two_steps_of_an_append_sees_the_log_before_or_after_it() -> None:
-    """Runs the reader at every line of `Segment.note`, where another thread might come in."""
+    """Runs the reader at every line of `Segment.note_row`, where another thread might come in."""
     broker = open_broker(MemoryFiles(), log__flush__interval__messages=1000, log__index__interval__bytes=5000)
     broker.create_topic("t", 1)
     log = broker.log("t", 0)
@@ -136,7 +136,7 @@ def test_a_reader_between_any_two_steps_of_an_append_sees_the_log_before_or_afte
         return at_line
 
     def at_call(frame: FrameType, event: str, arg: object) -> Any:
-        return at_line if frame.f_code is Segment.note.__code__ else None
+        return at_line if frame.f_code is Segment.note_row.__code__ else None
 
     before = sys.gettrace()
     for number in range(20):

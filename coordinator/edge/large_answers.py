@@ -7,11 +7,14 @@ list all groups cost the node two lists and not a hundred.
 """
 
 import asyncio
+from collections import deque
 from collections.abc import Awaitable, Callable, Hashable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from heapq import merge
 from itertools import islice
-from typing import Any, Generic, NamedTuple, TypeVar
+from time import perf_counter
+from typing import Any, Final, Generic, NamedTuple, TypeVar
+from weakref import WeakKeyDictionary
 
 from muster.coordinator.core.model.effects import DescribeConsumerReply, ListReply
 from muster.coordinator.core.model.types import ListedGroup
@@ -156,3 +159,64 @@ def merge_group_lists(replies: Sequence[ListReply]) -> tuple[ListReply | None, l
 
 def count_groups(replies: Sequence[ListReply]) -> int:
     return sum(len(reply.groups) for reply in replies)
+
+
+# Slices of long work
+# -------------------
+
+SLICE_S = 0.001
+"""How long one goes on before others have their turn; what is under way then comes on top."""
+
+
+class SliceQueue:
+    """The pieces of long work that wait for their next slice on one loop.
+
+    Each turn of the loop has one slice: fifty that are under way hold up the rest of the node no longer than one does.
+    """
+
+    def __init__(self) -> None:
+        self._waiting: deque[asyncio.Future[None]] = deque()
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    async def wait(self) -> None:
+        """Return in a turn of the loop in which no other one returns."""
+        loop = asyncio.get_running_loop()
+        turn: asyncio.Future[None] = loop.create_future()
+        if not self._waiting:
+            loop.call_soon(self._next, loop)
+        self._waiting.append(turn)
+        await turn
+
+    def _next(self, loop: asyncio.AbstractEventLoop) -> None:
+        while self._waiting:
+            turn = self._waiting.popleft()
+            if not turn.done():  # its caller may be gone
+                turn.set_result(None)
+                break
+        if self._waiting:
+            loop.call_soon(self._next, loop)
+
+
+QUEUES: Final[WeakKeyDictionary[asyncio.AbstractEventLoop, SliceQueue]] = WeakKeyDictionary()
+
+
+def slice_queue() -> SliceQueue:
+    """The one of the running loop."""
+    return QUEUES.setdefault(asyncio.get_running_loop(), SliceQueue())
+
+
+class LoopSlice:
+    """Of one piece of work. It begins now, or where others wait for theirs, when it is its turn."""
+
+    def __init__(self) -> None:
+        self._began_s = perf_counter()
+        self._first = True
+
+    async def yield_if_used(self) -> None:
+        """Give others their turn where this one has had its time."""
+        if perf_counter() - self._began_s >= SLICE_S or (self._first and len(slice_queue())):
+            await slice_queue().wait()
+            self._began_s = perf_counter()
+        self._first = False

@@ -1,17 +1,16 @@
-"""Time on a node: its clocks, the alarm for deadlines, the check that the event loop turns, and slices of long work.
+"""Time on a node: its clocks, the alarm for deadlines and the check that the event loop turns.
 
 `NodeClock` is wall time at start, carried on by the monotonic clock: a clock that is set back or forth expires no
 session. `WallClock` is the wall clock by which tokens end; it notices when the two drift apart, because the clock was
 set or the machine slept. `DeadlineAlarm` reads the sockets before it rings, so that no member expires for what lies
 unread. `LoopMonitor` asks the loop at a steady pace; what the loop does not answer in time is a stall, whatever the
-cause (a stopped process, a paused machine, one long callback). `LoopSlice` gives others their turn after a
-millisecond.
+cause (a stopped process, a paused machine, one long callback).
 """
 
 import asyncio
 import time
 from collections.abc import Callable
-from time import perf_counter, thread_time
+from time import thread_time
 from typing import Final, TypeAlias
 
 import structlog
@@ -183,23 +182,3 @@ class LoopMonitor:
         self.check()
         self._felt_ms, self._worked_s = now_ms, thread_time()
         self._next = self._loop.call_later(PACE_MS / 1000, self._beat)
-
-
-# Slices of long work
-# -------------------
-
-SLICE_S = 0.001
-"""How long one goes on before others have their turn; what is under way then comes on top."""
-
-
-class LoopSlice:
-    """Of one piece of work. It begins now."""
-
-    def __init__(self) -> None:
-        self._began_s = perf_counter()
-
-    async def yield_if_used(self) -> None:
-        """Give others their turn where this one has had its time."""
-        if perf_counter() - self._began_s >= SLICE_S:
-            await asyncio.sleep(0)
-            self._began_s = perf_counter()

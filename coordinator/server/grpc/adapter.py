@@ -27,6 +27,7 @@ from google.protobuf.message import DecodeError, Message
 from google.rpc import error_details_pb2, status_pb2
 
 from muster.coordinator.edge import request_limits
+from muster.coordinator.edge.large_answers import LoopSlice
 from muster.coordinator.edge.listener_base import Authenticator, parse_user_agent
 from muster.coordinator.edge.overload import RefusedRequestMemory
 from muster.coordinator.edge.request_limits import LARGE_BYTES, MalformedGroupRequest, describe_too_large
@@ -40,7 +41,6 @@ from muster.coordinator.errors import (
 )
 from muster.coordinator.runtime.record_fields import varint
 from muster.coordinator.security.access_model import UNAUTHENTICATED, Identity
-from muster.coordinator.server.driver.clock import LoopSlice
 from muster.coordinator.server.grpc.load_limits import LARGE_ANSWER, ConnectionLoad, ConnectionLoadLimits, counter_of
 from muster.coordinator.server.rpc_dispatch import MethodKind, ServiceMethod, fast_path_of
 

@@ -15,6 +15,7 @@ from muster.coordinator.config import Settings
 from muster.coordinator.core.kinds.registry import KINDS
 from muster.coordinator.core.model.effects import GroupChanged
 from muster.coordinator.core.shard import Shard
+from muster.coordinator.edge.large_answers import LoopSlice
 from muster.coordinator.observability.history.group_history import GroupHistory, PartitionRates
 from muster.coordinator.observability.metrics.instruments import (
     ClusterFiguresSource,
@@ -28,7 +29,7 @@ from muster.coordinator.rpc.v1 import errors_pb2
 from muster.coordinator.runtime.engine import Engine
 from muster.coordinator.runtime.node_status import Conditions
 from muster.coordinator.runtime.shards import ShardStatus, partition_for
-from muster.coordinator.server.driver.clock import LoopSlice, NodeClock
+from muster.coordinator.server.driver.clock import NodeClock
 from muster.coordinator.server.driver.driver import EngineDriver
 from muster.coordinator.server.grpc.adapter import GrpcMethods
 from muster.coordinator.server.services.member_session import ServerSessions

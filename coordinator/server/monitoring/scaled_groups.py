@@ -8,6 +8,7 @@ import numpy as np
 from muster.assignors.api import TopicPartition
 from muster.coordinator.core.shard import Shard
 from muster.coordinator.edge.cluster_view import FORWARDED_HEADER, GRPC, ClusterView, OtherNodes
+from muster.coordinator.edge.large_answers import LoopSlice
 from muster.coordinator.errors import SubjectNotFound, TemporarilyUnknown
 from muster.coordinator.observability.history.group_history import GroupHistory
 from muster.coordinator.observability.scaler.replica_rules import NOTHING, GroupSample
@@ -15,7 +16,6 @@ from muster.coordinator.observability.scaler.scaler_service import ExternalScale
 from muster.coordinator.observability.scaler.trigger_metadata import ScalerTrigger, parse_metadata
 from muster.coordinator.rpc.v1 import externalscaler_service_pb2 as pb
 from muster.coordinator.runtime.shards import ShardStatus, partition_for
-from muster.coordinator.server.driver.clock import LoopSlice
 from muster.coordinator.server.monitoring.load_meter import PositionReader
 from muster.coordinator.server.rpc_dispatch import RpcCall
 

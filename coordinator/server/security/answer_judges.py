@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from google.protobuf.message import Message
 
+from muster.coordinator.edge.large_answers import LoopSlice
 from muster.coordinator.errors import ErrorCode
 from muster.coordinator.security.access_model import CLUSTER_NAME, Identity, Operation, ResourceType
 from muster.coordinator.security.redaction import (
@@ -275,10 +276,10 @@ LARGE_BYTES: Final = 64 << 10
 
 
 async def judge_answer(answer: Any, request: Any, call: IdentifiedCall, rights: CallRights) -> Any:
-    """The answer as it may leave, which is the given one."""
+    """The answer as it may leave: the given one, changed, or a copy of one that others share."""
     who = call.identity
     if answer.DESCRIPTOR.name == "ListGroupsResponse":
-        leave_out_groups(answer, who, rights)
+        answer = await copy_visible_groups(answer, who, rights)
     if answer.DESCRIPTOR.name == "ListTransactionsResponse":
         keep_rows(
             answer.transactions,
@@ -296,9 +297,20 @@ async def judge_answer(answer: Any, request: Any, call: IdentifiedCall, rights: 
     return answer
 
 
-def leave_out_groups(answer: Any, who: Identity, rights: CallRights) -> None:
-    if not rights.may(who, Operation.DESCRIBE, ResourceType.CLUSTER, CLUSTER_NAME):
-        keep_rows(answer.groups, lambda group: rights.may(who, Operation.DESCRIBE, ResourceType.GROUP, group.group_id))
+async def copy_visible_groups(answer: Any, who: Identity, rights: CallRights) -> Any:
+    """The groups that the caller may know of, in a list of their own: callers who ask at once share the given one."""
+    sees_all = rights.may(who, Operation.DESCRIBE, ResourceType.CLUSTER, CLUSTER_NAME)
+    if sees_all and rights.sees_every_topic(who):
+        return answer
+    own, breath = type(answer)(), LoopSlice()
+    for described, value in answer.ListFields():
+        if described.name != "groups":
+            setattr(own, described.name, value)
+    for group in answer.groups:
+        if sees_all or rights.may(who, Operation.DESCRIBE, ResourceType.GROUP, group.group_id):
+            own.groups.append(group)
+        await breath.yield_if_used()
+    return own
 
 
 async def judge_simulation(answer: Any, request: Any, call: IdentifiedCall, rights: CallRights) -> Any:

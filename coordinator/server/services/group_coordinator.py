@@ -35,6 +35,8 @@ from muster.coordinator.edge.large_answers import (
     MAX_GROUPS_PER_TURN,
     GroupFilter,
     GroupLists,
+    LoopSlice,
+    SharedAnswers,
     count_groups,
     make_aside,
     merge_group_lists,
@@ -49,7 +51,6 @@ from muster.coordinator.runtime.node_status import Conditions
 from muster.coordinator.runtime.ports import LogFailed
 from muster.coordinator.runtime.shards import partition_for
 from muster.coordinator.runtime.transaction_records import TRANSACTIONS_TOPIC
-from muster.coordinator.server.driver.clock import LoopSlice
 from muster.coordinator.server.driver.driver import EngineDriver
 from muster.coordinator.server.rpc_dispatch import RpcCall
 from muster.coordinator.server.services import group_control, group_requests, group_responses
@@ -340,6 +341,7 @@ class GroupCoordinator:
         self._history = context.history
         self._transactions = context.transactions
         self._lists = GroupLists(self._list_shard, self._shards)
+        self._listed: SharedAnswers[GroupFilter, pb.ListGroupsResponse] = SharedAnswers()
         self._simulator = AssignmentSimulator(
             context.driver,
             shard_of=self._shard_of,
@@ -612,18 +614,23 @@ class GroupCoordinator:
         if request.with_settings:
             return await self._with_settings()
         asked = group_requests.parse_list_groups(request, self._driver.next_id())
-        replies = await self._lists.get(GroupFilter(asked.states, asked.types))
+        wanted = GroupFilter(asked.states, asked.types)
+        return await self._listed.get(wanted, partial(self._list_all, wanted))
+
+    async def _list_all(self, wanted: GroupFilter) -> pb.ListGroupsResponse:
+        """For all who ask at once: nobody may change it."""
+        replies = await self._lists.get(wanted)
         failed, found = await make_aside(lambda: merge_group_lists(replies), count_groups(replies))
-        groups, breath = [], LoopSlice()
-        for group in found:
-            groups.append(group_responses.build_listed_group(group))
-            await breath.yield_if_used()
-        await add_progress(groups, self._history)
-        return pb.ListGroupsResponse(
+        answer = pb.ListGroupsResponse(
             error_code=group_responses.to_error_code(failed.code if failed else ErrorCode.NONE),
             error_message=error_sentence(failed.code, failed.message) if failed else "",
-            groups=groups,
         )
+        breath = LoopSlice()
+        for group in found:
+            answer.groups.append(group_responses.build_listed_group(group))
+            await breath.yield_if_used()
+        await add_progress(answer.groups, self._history)
+        return answer
 
     async def _list_shard(self, shard: int, wanted: GroupFilter) -> effects.ListReply:
         return await self._driver.ask_shard(
@@ -835,9 +842,14 @@ class RoutedGroupCoordinator(GroupCoordinator):
             leader_address(self._cluster, TRANSACTIONS_TOPIC, shard, GRPC), shard, "transactional ids"
         )
 
-    async def list_groups(self, request: pb.ListGroupsRequest, call: RpcCall) -> pb.ListGroupsResponse:
+    async def _list_all(self, wanted: GroupFilter) -> pb.ListGroupsResponse:
         """This node's groups, which are not all."""
-        answer = await super().list_groups(request, call)
+        answer = await super()._list_all(wanted)
+        answer.in_cluster = True
+        return answer
+
+    async def _with_settings(self) -> pb.ListGroupsResponse:
+        answer = await super()._with_settings()
         answer.in_cluster = True
         return answer
 

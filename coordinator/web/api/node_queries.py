@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from google.protobuf.message import Message
 
+from muster.coordinator.edge.large_answers import make_aside, sort_in_runs
 from muster.coordinator.errors import ErrorCode
 from muster.coordinator.observability.doctor.model import ExaminedGroup, drained_ids, override_lines
 from muster.coordinator.observability.read_model.commit_history import CommitHistory
@@ -83,7 +84,8 @@ class NodeQueries:
         request = pb.ListGroupsRequest(states_filter=states, types_filter=types)
         answer = await self.call("ListGroups", request)
         check_group_code(answer.error_code, answer.error_message, "the list of groups")
-        return sorted(map(map_listing, answer.groups), key=lambda group: group.group_id)
+        found = [map_listing(group) async for group in iterate_in_turns(answer.groups)]
+        return await make_aside(lambda: sort_in_runs(found, lambda group: group.group_id), len(found))
 
     async def group_type(self, group: str) -> str:
         answer = await self.call("ListGroups", pb.ListGroupsRequest())

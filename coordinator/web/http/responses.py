@@ -4,7 +4,6 @@ No turn of the event loop spends more than a millisecond on a long document. Eve
 status for the node's metrics.
 """
 
-import asyncio
 import json
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from time import perf_counter
@@ -14,6 +13,7 @@ from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from muster.coordinator.edge.large_answers import LoopSlice, slice_queue
 from muster.coordinator.observability.metrics.instruments import RequestMeter
 from muster.coordinator.web.http.node_port import HttpRefusal
 
@@ -57,12 +57,10 @@ def compact_json(value: Any) -> str:
 
 async def iterate_in_turns(items: Iterable[T]) -> AsyncIterator[T]:
     """The same items; whoever else waits for the loop has his turn in between."""
-    until = perf_counter() + TURN_S
+    breath = LoopSlice()
     for item in items:
         yield item
-        if perf_counter() >= until:
-            await asyncio.sleep(0)
-            until = perf_counter() + TURN_S
+        await breath.yield_if_used()
 
 
 def rows_response(
@@ -82,7 +80,7 @@ async def encode_rows(items: Sequence[T], row: Callable[[T], Any]) -> AsyncItera
         if perf_counter() >= until:
             yield "".join(written).encode()
             written = []
-            await asyncio.sleep(0)
+            await slice_queue().wait()
             until = perf_counter() + TURN_S
     yield ("".join(written) + "]").encode()
 

@@ -112,7 +112,7 @@ def retrieve_error(done: "asyncio.Future[object]") -> None:
 # Several groups
 # --------------
 
-MAX_GROUPS_PER_TURN = 1_000
+MAX_GROUPS_PER_TURN = 250
 """So many of the groups that a request names are asked in one turn."""
 
 

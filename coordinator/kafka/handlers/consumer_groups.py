@@ -11,6 +11,7 @@ from muster.coordinator.core.model import effects, events
 from muster.coordinator.core.model.records import Shares, TopicId
 from muster.coordinator.core.model.rights import Rights
 from muster.coordinator.edge.large_answers import (
+    MAX_GROUPS_PER_TURN,
     GroupFilter,
     GroupLists,
     SharedAnswers,
@@ -64,11 +65,12 @@ class ConsumerGroupHandlers:
 
     async def consumer_group_describe(self, request: Any, call: KafkaCall) -> Any:
         names = list(dict.fromkeys(request.group_ids))
-        questions = [
+        questions = (
             (self._groups.shard_of(group_id), events.DescribeConsumerGroup(self._groups.next_id(), group_id))
             for group_id in names
-        ]
-        replies = await self._groups.ask_each(questions, effects.DescribeConsumerReply)
+        )
+        many = len(names) > MAX_GROUPS_PER_TURN
+        replies = await self._groups.ask_each(questions, effects.DescribeConsumerReply, many=many)
         told = request.include_authorized_operations
 
         def whole() -> Any:
@@ -231,11 +233,11 @@ class GroupAdminHandlers:
 
     async def describe_groups(self, request: Any, call: KafkaCall) -> Any:
         names = list(dict.fromkeys(request.groups))
-        questions = [
+        questions = (
             (self._groups.shard_of(group_id), events.DescribeGroup(self._groups.next_id(), group_id))
             for group_id in names
-        ]
-        replies = await self._groups.ask_each(questions, effects.DescribeReply)
+        )
+        replies = await self._groups.ask_each(questions, effects.DescribeReply, many=len(names) > MAX_GROUPS_PER_TURN)
         version, told = call.api_version, request.include_authorized_operations
 
         def whole() -> Any:
@@ -248,11 +250,11 @@ class GroupAdminHandlers:
     async def delete_groups(self, request: Any, call: KafkaCall) -> Any:
         names = list(dict.fromkeys(request.groups_names))
         by = name_operator(call.peer_host)
-        questions = [
+        questions = (
             (self._groups.shard_of(group_id), events.DeleteGroup(self._groups.next_id(), group_id, operator=by))
             for group_id in names
-        ]
-        replies = await self._groups.ask_each(questions, effects.DeleteReply)
+        )
+        replies = await self._groups.ask_each(questions, effects.DeleteReply, many=len(names) > MAX_GROUPS_PER_TURN)
         made = struct("DeleteGroupsResponse.results")
 
         def whole() -> Any:

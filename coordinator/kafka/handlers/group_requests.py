@@ -3,12 +3,13 @@
 Refusals of the node itself (overloaded, draining) become replies that make the client retry later.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from itertools import islice
 from typing import Any, Generic, Protocol, TypeVar
 
 from muster.coordinator.core.model import effects, events
 from muster.coordinator.core.model.rights import Rights
-from muster.coordinator.edge.large_answers import MAX_GROUPS_PER_TURN
+from muster.coordinator.edge.large_answers import MAX_GROUPS_PER_TURN, slice_queue
 from muster.coordinator.edge.listener_base import UNRESTRICTED, TopicRightsSource
 from muster.coordinator.errors import CoordinatorError, ErrorCode, NodeShuttingDown, Overloaded
 from muster.coordinator.kafka.dispatch import ClientPeer, DeferredAnswer, KafkaCall
@@ -97,11 +98,18 @@ class GroupRequests:
             return answer(refusal_reply(refusal, wanted))
         return asked
 
-    async def ask_each(self, questions: Sequence[tuple[int, events.Request]], wanted: type[Wanted]) -> list[Wanted]:
-        """The replies to several events, asked in one turn, or in a few if they are very many."""
+    async def ask_each(
+        self, questions: Iterable[tuple[int, events.Request]], wanted: type[Wanted], *, many: bool = False
+    ) -> list[Wanted]:
+        """The replies to several events, asked in one turn; where there may be `many`, one caller's slice in each turn,
+        and questions are made as they are asked."""
         replies: list[Wanted] = []
-        for begin in range(0, len(questions), MAX_GROUPS_PER_TURN):
-            some = questions[begin : begin + MAX_GROUPS_PER_TURN]
+        left = iter(questions)
+        while True:
+            if many:
+                await slice_queue().wait()
+            if not (some := list(islice(left, MAX_GROUPS_PER_TURN))):
+                break
             try:
                 replies += await self.driver.ask_all(some, wanted)
             except (CoordinatorError, Overloaded, NodeShuttingDown) as refusal:

@@ -416,7 +416,6 @@ async def state_strains(server: ServerProcess, stranger: LargeRequestClient) -> 
     await stranger.create(PRODUCERS_TOPIC, 1)()
     await one_by_one([stranger.create(f"{DESCRIBED}{number}", 1) for number in range(TOPICS)])
     await stranger.commit(POSITIONS_GROUP, WIDE_TOPIC, range(STALL_PARTITIONS))()
-    await crowds.fill_with_members(stranger.line, CONSUMERS)
     await crowds.fill_with_transactional_ids(stranger.line, PRODUCERS)
     await crowds.fill_with_producers(stranger.line, PRODUCERS)
     groups, partitions, topics = LISTED_GROUPS, STALL_PARTITIONS, TOPICS
@@ -440,6 +439,8 @@ async def state_strains(server: ServerProcess, stranger: LargeRequestClient) -> 
         ("all metrics", ("http metrics",), 0),
         ("the page of groups", ("http page of groups",), 0),
     ):
+        if size == CONSUMERS:
+            await crowds.fill_with_members(stranger.line, CONSUMERS)  # their sessions do not outlast the cases before
         for question in questions:
             yield await crowd_strain(server, what, question, size)
 

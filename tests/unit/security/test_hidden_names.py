@@ -242,3 +242,13 @@ def test_nobody_forgets_what_a_new_method_may_tell() -> None:
     """A method whose answer is not judged says why; nothing of it stays when the method goes."""
     assert UNJUDGED.keys() <= DESCRIPTORS.keys()
     assert all(reason.endswith(".") for reason in UNJUDGED.values())
+
+
+@pytest.mark.parametrize("denied", [(ResourceType.TOPIC, SECRET), (ResourceType.GROUP, GROUP)])
+def test_a_list_of_groups_is_left_whole_for_the_others_who_asked_at_once(denied: tuple[ResourceType, str]) -> None:
+    """They share one answer: whoever may see less of it gets a copy."""
+    method = next(name for name in DESCRIPTORS if name.endswith("GroupCoordinator/ListGroups"))
+    shared = planted(pb.ListGroupsResponse(), 0)
+    before = shared.SerializeToString()
+    (told,) = answered(method, shared, rights_of(denied, cluster=False))
+    assert told.SerializeToString() != before == shared.SerializeToString()

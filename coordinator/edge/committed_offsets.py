@@ -9,12 +9,12 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
-from typing import TypeAlias, TypeVar
+from typing import TypeAlias
 
 from muster.coordinator.core.model.effects import OffsetDeleteReply, OffsetFetchReply
 from muster.coordinator.core.model.types import StoredOffset
 from muster.coordinator.errors import ErrorCode
-from muster.storage.broker.requests import AT_ONCE
+from muster.long_work import AT_ONCE
 
 # Which partitions exist
 # ----------------------
@@ -46,7 +46,6 @@ def describe_missing_partition(catalog: PartitionCounts, topic: str, partition: 
     return f"{topic}-{partition} does not exist; the partitions of {topic!r} are 0 to {count - 1}"
 
 
-Result = TypeVar("Result")
 PartitionTuple: TypeAlias = tuple[tuple[str, int], ...]
 
 LOOKUPS_IN_A_SLICE = 4 * AT_ONCE
@@ -93,14 +92,6 @@ async def fetch_in_slices(
         refused.update(reply.refused)
         later = tuple(islice(left, LOOKUPS_IN_A_SLICE))
     return OffsetFetchReply(offsets=offsets, refused=refused)
-
-
-async def run_off_loop_if_large(make: Callable[[], Result], entries: int) -> Result:
-    """What `make` makes of so many entries: here if they are few, in a thread otherwise.
-
-    It may look at nothing that others change meanwhile.
-    """
-    return make() if entries <= AT_ONCE else await asyncio.to_thread(make)
 
 
 async def delete_existing(

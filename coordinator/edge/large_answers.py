@@ -1,66 +1,26 @@
 """Answers that grow with the node's state: all groups, all topics, all settings, all entries.
 
 None is made on the event loop in one piece, whoever asks and however many at once. One thread makes them, one after
-the other: several would keep the loop waiting for the interpreter's lock. What they are made of is read in slices,
-by one reader at a time. Callers who ask for the same at the same time share one answer, so a hundred connections that
-list all groups cost the node two lists and not a hundred.
+the other, and a second one works through large requests: each further one would keep the loop waiting for the
+interpreter's lock once more. What answers are made of is read in slices, by one reader at a time. Callers who ask for
+the same at the same time share one answer, so a hundred connections that list all groups cost the node two lists and
+not a hundred.
 """
 
 import asyncio
-from collections import deque
-from collections.abc import Awaitable, Callable, Hashable, Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from heapq import merge
-from itertools import islice
-from time import perf_counter
-from typing import Any, Final, Generic, NamedTuple, TypeVar
-from weakref import WeakKeyDictionary
+from collections.abc import Awaitable, Callable, Hashable, Sequence
+from typing import Generic, NamedTuple, TypeVar
 
 from muster.coordinator.core.model.effects import DescribeConsumerReply, ListReply
 from muster.coordinator.core.model.types import ListedGroup
 from muster.coordinator.errors import ErrorCode
-from muster.storage.broker.requests import AT_ONCE
+from muster.long_work import sort_in_runs
 
-# One thread, shared answers
-# --------------------------
+# Shared answers
+# --------------
 
 Result = TypeVar("Result")
 Key = TypeVar("Key", bound=Hashable)
-
-ANSWER_THREAD = ThreadPoolExecutor(1, thread_name_prefix="muster-answers")
-"""At most one request of a connection waits for it: the APIs that use it hold back what follows on their connection."""
-
-
-async def make_aside(make: Callable[[], Result], rows: int) -> Result:
-    """What `make` makes of so many rows: here if they are few, otherwise in the thread for large answers.
-
-    It may look at nothing that others change meanwhile.
-    """
-    return make() if rows <= AT_ONCE else await run_in_answer_thread(make)
-
-
-async def run_in_answer_thread(make: Callable[[], Result]) -> Result:
-    """What `make` makes of one large answer."""
-    return await asyncio.get_running_loop().run_in_executor(ANSWER_THREAD, make)
-
-
-SORTED_AT_ONCE = 1_000
-"""Items, in a millisecond: while `sorted` compares, the interpreter lets no other thread run, the loop's neither."""
-
-Item = TypeVar("Item")
-
-
-def sort_in_runs(items: Iterable[Item], key: Callable[[Item], Any] | None = None) -> list[Item]:
-    """As `sorted`, but other threads have their turns meanwhile; for the thread for large answers.
-
-    >>> sort_in_runs([3, 1, 2])
-    [1, 2, 3]
-    """
-    left = iter(items)
-    runs: list[list[Any]] = []
-    while run := sorted(islice(left, SORTED_AT_ONCE), key=key):  # type: ignore[type-var, arg-type]
-        runs.append(run)
-    return runs[0] if len(runs) == 1 else list(merge(*runs, key=key))
 
 
 class SharedAnswers(Generic[Key, Result]):
@@ -159,64 +119,3 @@ def merge_group_lists(replies: Sequence[ListReply]) -> tuple[ListReply | None, l
 
 def count_groups(replies: Sequence[ListReply]) -> int:
     return sum(len(reply.groups) for reply in replies)
-
-
-# Slices of long work
-# -------------------
-
-SLICE_S = 0.001
-"""How long one goes on before others have their turn; what is under way then comes on top."""
-
-
-class SliceQueue:
-    """The pieces of long work that wait for their next slice on one loop.
-
-    Each turn of the loop has one slice: fifty that are under way hold up the rest of the node no longer than one does.
-    """
-
-    def __init__(self) -> None:
-        self._waiting: deque[asyncio.Future[None]] = deque()
-
-    def __len__(self) -> int:
-        return len(self._waiting)
-
-    async def wait(self) -> None:
-        """Return in a turn of the loop in which no other one returns."""
-        loop = asyncio.get_running_loop()
-        turn: asyncio.Future[None] = loop.create_future()
-        if not self._waiting:
-            loop.call_soon(self._next, loop)
-        self._waiting.append(turn)
-        await turn
-
-    def _next(self, loop: asyncio.AbstractEventLoop) -> None:
-        while self._waiting:
-            turn = self._waiting.popleft()
-            if not turn.done():  # its caller may be gone
-                turn.set_result(None)
-                break
-        if self._waiting:
-            loop.call_soon(self._next, loop)
-
-
-QUEUES: Final[WeakKeyDictionary[asyncio.AbstractEventLoop, SliceQueue]] = WeakKeyDictionary()
-
-
-def slice_queue() -> SliceQueue:
-    """The one of the running loop."""
-    return QUEUES.setdefault(asyncio.get_running_loop(), SliceQueue())
-
-
-class LoopSlice:
-    """Of one piece of work. It begins now, or where others wait for theirs, when it is its turn."""
-
-    def __init__(self) -> None:
-        self._began_s = perf_counter()
-        self._first = True
-
-    async def yield_if_used(self) -> None:
-        """Give others their turn where this one has had its time."""
-        if perf_counter() - self._began_s >= SLICE_S or (self._first and len(slice_queue())):
-            await slice_queue().wait()
-            self._began_s = perf_counter()
-        self._first = False

@@ -42,6 +42,7 @@ from muster.coordinator.kafka.codec.codec import (
 )
 from muster.coordinator.kafka.protocol import API_VERSIONS, APIS, Api
 from muster.coordinator.security.access_model import ANONYMOUS, UNAUTHENTICATED, Identity
+from muster.long_work import REQUEST_THREAD
 
 if TYPE_CHECKING:
     from muster.coordinator.observability.metrics.instruments import Instruments, RequestMeter
@@ -148,7 +149,7 @@ class ThreadedAnswer(DeferredAnswer):
             self._start_thread(came)
 
     def _start_thread(self, came: Callable[[], None]) -> None:
-        self._made = asyncio.get_running_loop().run_in_executor(None, self._make)
+        self._made = asyncio.get_running_loop().run_in_executor(REQUEST_THREAD, self._make)
         self._made.add_done_callback(lambda done: None if done.cancelled() else came())
 
     def _make(self) -> Any:

@@ -14,7 +14,6 @@ from muster.assignors.api import TopicPartition
 from muster.coordinator.core.model.events import Key, TxnMarkerRead, TxnOffsetsWritten
 from muster.coordinator.core.model.records import OffsetDeleted, OffsetsStored, OffsetStored
 from muster.coordinator.core.model.types import StoredOffset
-from muster.coordinator.edge.committed_offsets import run_off_loop_if_large
 from muster.coordinator.kafka_backend.shard_ownership import events_and_effects as ef
 from muster.coordinator.kafka_backend.shard_ownership import events_and_effects as ev
 from muster.coordinator.kafka_backend.shard_ownership.events_and_effects import TransactionEnded, TransactionPending
@@ -28,6 +27,7 @@ from muster.coordinator.kafka_backend.upstream.upstream_client import NO_LEADER,
 from muster.coordinator.runtime.kafka_records import PlainOffsets, decode_group, encode
 from muster.coordinator.runtime.ports import Entry, KeyValue
 from muster.coordinator.runtime.record_fields import MalformedRecord
+from muster.long_work import work_through
 from muster.storage.errors import StorageError
 
 # Between records and the core's events
@@ -266,7 +266,7 @@ class ClientTransactions:
         token = next(self._tokens)
         self._waiting[token] = ClientWriteInFlight(shard, client, group_id, kept, outcome)
         try:
-            made = await run_off_loop_if_large(lambda: MeasuredRecords(entries(group_id, kept)), len(kept))
+            made = await work_through(lambda: MeasuredRecords(entries(group_id, kept)), len(kept))
         except BaseException:
             self._waiting.pop(token, None)
             raise

@@ -19,7 +19,6 @@ from muster.coordinator.core.model.effects import TxnOffsetCommitReply, TxnWrite
 from muster.coordinator.core.model.events import TxnOffsetCommit, TxnWriteOver
 from muster.coordinator.core.model.types import StoredOffset
 from muster.coordinator.core.shard import Shard
-from muster.coordinator.edge.committed_offsets import run_off_loop_if_large
 from muster.coordinator.errors import CoordinatorError, ErrorCode
 from muster.coordinator.kafka.codec.codec import struct
 from muster.coordinator.kafka.dispatch import KafkaCall
@@ -37,6 +36,7 @@ from muster.coordinator.kafka_backend.upstream.protocol import UpstreamError, de
 from muster.coordinator.kafka_backend.upstream.upstream_client import Upstream
 from muster.coordinator.runtime.engine import Engine
 from muster.coordinator.runtime.node_status import Conditions
+from muster.long_work import work_through
 
 # One TxnOffsetCommit, from permission to answer
 # ----------------------------------------------
@@ -162,7 +162,7 @@ class TransactionHandlers:
         """Partitions that cannot be are refused one by one; the core judges the rest. What is read and made of very
         many is so in threads."""
         rows, catalog = sum(len(topic.partitions) for topic in request.topics), self._partitions()
-        kept, refused = await run_off_loop_if_large(lambda: offsets_of(request, catalog), rows)
+        kept, refused = await work_through(lambda: offsets_of(request, catalog), rows)
         try:
             event = event_of(request, self._groups.next_id(), kept)
         except CoordinatorError as refusal:

@@ -51,7 +51,15 @@ from muster.coordinator.runtime.shards import (
     ShardWork,
     loading_excuse,
 )
-from muster.coordinator.runtime.stepper import BugReport, FlushJob, LoadJob, Reports, StatusReport, Stepper
+from muster.coordinator.runtime.stepper import (
+    MAX_ROWS_IN_TURN,
+    BugReport,
+    FlushJob,
+    LoadJob,
+    Reports,
+    StatusReport,
+    Stepper,
+)
 
 INBOX_LIMIT = 20_000
 MAX_EVENTS_IN_TURN = 250
@@ -336,11 +344,14 @@ class Engine:
         if not self._ahead:
             self._ahead, self._round_ms = len(self._inbox), now_ms if heard_ms is None else heard_ms
         events = self._ahead if self._ahead < MAX_EVENTS_IN_TURN else MAX_EVENTS_IN_TURN
-        for _ in range(events):
+        for stepped in range(events):
             slot, life, event = self._inbox.popleft()
             # What was queued for an earlier life is void, but a wish to be rid of the shard is not.
             if life == slot.life or isinstance(event, Unload):
                 self._stepper.step(slot, event, now_ms)
+                if self._stepper.rows >= MAX_ROWS_IN_TURN:
+                    events = stepped + 1
+                    break
         self._ahead -= events
         if not self._ahead and self._deadlines.timers.is_due(self._round_ms) and not self._flushing.silences(now_ms):
             events += self._fire_timers(now_ms, self._round_ms)
@@ -348,6 +359,7 @@ class Engine:
             events += self._stepper.catch_up(now_ms, MAX_EVENTS_IN_TURN)
         if self._stepper.chores:
             events += self._stepper.do_a_chore(now_ms)
+        self._stepper.rows = 0
         if self._stepper.written or self._stepper.drafted:
             self._stepper.append_written(now_ms)
         if events:

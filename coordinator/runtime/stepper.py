@@ -15,7 +15,7 @@ topic, are owed: their groups are closed until the log has taken them, so no cli
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from muster.coordinator.core.model.effects import Effects
 from muster.coordinator.core.model.events import (
@@ -324,6 +324,9 @@ class ShardLoads:
                 self.pauses.set(slot.index, now_ms + slot.pause_ms(now_ms))
 
 
+MAX_ROWS_IN_TURN: Final = 500
+"""So many rows of long replies, in some two milliseconds, end a turn: fifty who ask for thousands have fifty turns."""
+
 PASSING = (StoodStill, Unload)
 """Events that wait for nothing: deadlines move by the first at once, and after the second nothing is stepped."""
 
@@ -379,6 +382,8 @@ class Stepper:
         """Those of which events wait behind something long."""
         self.waiting = 0
         """How many events that are."""
+        self.rows = 0
+        """Of long replies, given in this turn."""
 
     def step(self, slot: ShardSlot, event: Event, now_ms: int, *, waited: bool = False) -> None:
         """waited: it has, behind something long, and its turn has come."""
@@ -399,6 +404,8 @@ class Stepper:
             self._reports.bug(script_line(slot.index, event, now_ms), error)
             self.drop(slot, f"a bug broke it: {error!r}")
             return
+        if effects.rows:
+            self.rows += effects.rows
         if effects.rest is not None or (slot.rest is not None and event is slot.rest):
             self._take_slice(slot, effects)
         else:
@@ -434,7 +441,7 @@ class Stepper:
         """Step so many at most of those that have waited, and have to no longer; how many it were."""
         stepped = 0
         for slot in list(self.queued.values()):
-            while slot.behind and slot.rest is None and stepped < most:
+            while slot.behind and slot.rest is None and stepped < most and self.rows < MAX_ROWS_IN_TURN:
                 event = slot.behind[0]
                 if slot.draft is not None and self._asks_the_log(event):
                     break

@@ -8,10 +8,11 @@ at a time, so that other requests of the node have turns in between.
 
 import asyncio
 import time
-from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple, Protocol, Self, TypeAlias, TypeVar
 
+from muster.long_work import AT_ONCE, map_in_turns, map_off_loop
 from muster.storage.broker.fetches import TURN_BYTES, FetchLimits, FetchParking, FetchPosition, FetchRead, ReadBudget
 from muster.storage.broker.group_commit import GroupCommit
 from muster.storage.broker.record_log import AppendableLog, EditableTopics, RecordLog, StandaloneLog
@@ -28,67 +29,8 @@ from muster.storage.logs.transactions import TransactionGuard
 from muster.storage.topics.catalog import TopicConfigChange, TopicPlan, TopicPlans
 from muster.storage.types import Appended, Fetched, Topic, TopicPartition
 
-# Long requests, a portion at a time
-# ----------------------------------
-
 Item = TypeVar("Item")
 Result = TypeVar("Result")
-
-AT_ONCE = 500
-"""What takes microseconds each is done so often before others have their turn."""
-
-TURN = 10
-"""What is done of one request before others have their turn: each may be a file that is made or removed."""
-
-
-async def map_off_loop(each: Callable[[Item], Result], items: Iterable[Item]) -> list[Result]:
-    """The same in a thread, for what waits for the disk."""
-    todo, results = list(items), list[Result]()
-    for start in range(0, len(todo), TURN):
-        results += await asyncio.to_thread(lambda some: [each(item) for item in some], todo[start : start + TURN])
-    return results
-
-
-async def map_here_or_off_loop(
-    each: Callable[[Item], Result], items: Iterable[Item], takes_no_time: Callable[[Item], bool]
-) -> list[Result]:
-    """What `each` makes of every item, in order: here where that takes no time, in a thread where it may."""
-    todo = list(items)
-    off = iter(await map_off_loop(each, [item for item in todo if not takes_no_time(item)]))
-    results = []
-    for number, item in enumerate(todo, 1):
-        results.append(each(item) if takes_no_time(item) else next(off))
-        if number % AT_ONCE == 0:
-            await asyncio.sleep(0)
-    return results
-
-
-async def map_in_turns(each: Callable[[Item], Result], items: Iterable[Item]) -> list[Result]:
-    """What `each` makes of every item, in order."""
-    results = []
-    for number, item in enumerate(items, 1):
-        results.append(each(item))
-        if number % TURN == 0:
-            await asyncio.sleep(0)
-    return results
-
-
-class RowPacer:
-    """Of one long answer: after every few hundred rows others have their turn."""
-
-    def __init__(self) -> None:
-        self.made = 0
-
-    async def of(self, rows: Iterable[Item]) -> list[Item]:
-        """All of them, in order; they are made as they are taken."""
-        found = []
-        for row in rows:
-            found.append(row)
-            self.made += 1
-            if self.made % AT_ONCE == 0:
-                await asyncio.sleep(0)
-        return found
-
 
 # Changes of topics
 # -----------------

@@ -4,25 +4,22 @@ Refusals travel in the answer, per topic or partition, with Kafka's numbers. A r
 `MalformedRequest`, which the adapter turns into its transport's word for it.
 """
 
-import asyncio
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any, Protocol, TypeAlias
 
-from muster.storage.broker.broker import NOT_TOLD, Divergence, check_epoch, check_history
-from muster.storage.broker.fetches import FetchLimits, FetchPosition
-from muster.storage.broker.record_log import RecordLog
-from muster.storage.broker.requests import (
-    AT_ONCE,
-    DEFAULT,
-    Batches,
-    MorePartitions,
-    NewTopic,
-    RecordRequests,
+from muster.long_work import (
+    iterate_in_turns,
+    make_aside,
     map_here_or_off_loop,
     map_in_turns,
     map_off_loop,
+    work_through,
 )
+from muster.storage.broker.broker import NOT_TOLD, Divergence, check_epoch, check_history
+from muster.storage.broker.fetches import FetchLimits, FetchPosition
+from muster.storage.broker.record_log import RecordLog
+from muster.storage.broker.requests import DEFAULT, Batches, MorePartitions, NewTopic, RecordRequests
 from muster.storage.config import LogSettings, TopicSettings
 from muster.storage.errors import (
     InvalidRequest,
@@ -163,6 +160,8 @@ def is_transactional(records: Buffer) -> bool:
 
 READ_COMMITTED = 1
 DEFAULT_MAX_TIMEOUT_MS = 900_000
+DESCRIBED_ROWS = 50
+"""What a topic's settings take, in rows."""
 ROOM = 1 << 30
 """More than any answer has."""
 
@@ -226,28 +225,31 @@ class BrokerService:
         names = list(dict.fromkeys(request.topics))  # one of many partitions, named very often, has no room anywhere
         if request.all_topics:
             names = [name for name, topic in topics.items() if request.include_internal or not topic.internal]
-        return pb.MetadataResponse(
+        answer = pb.MetadataResponse(
             brokers=[pb.NodeMetadata(node_id=self._node_id, host=host, port=port)],
             cluster_id=self._broker.cluster_id,
-            topics=[self._topic_metadata(name) for name in names],
         )
 
-    def _topic_metadata(self, name: str) -> pb.TopicMetadata:
+        def told() -> pb.MetadataResponse:
+            for name in names:
+                self._tell_topic(name, answer.topics.add(name=name))
+            return answer
+
+        there = [topic for name in names if (topic := topics.get(name)) is not None]
+        return await make_aside(told, len(names) + sum(topic.partitions for topic in there))
+
+    def _tell_topic(self, name: str, told: pb.TopicMetadata) -> None:
+        """In any thread."""
         try:
             topic = self._broker.topic(name)
         except StorageError as error:
-            return pb.TopicMetadata(name=name, error_code=error_code_of(error), error_message=str(error))
-        return pb.TopicMetadata(
-            name=name,
-            topic_id=topic.id,
-            is_internal=topic.internal,
-            partitions=[
-                pb.PartitionMetadata(
-                    partition_index=number, leader_id=self._node_id, leader_epoch=self._leader_epoch(name, number)
-                )
-                for number in range(topic.partitions)
-            ],
-        )
+            told.error_code, told.error_message = error_code_of(error), str(error)
+            return
+        told.topic_id, told.is_internal = topic.id, topic.internal
+        for number in range(topic.partitions):
+            told.partitions.add(
+                partition_index=number, leader_id=self._node_id, leader_epoch=self._leader_epoch(name, number)
+            )
 
     def _leader_epoch(self, name: str, number: int) -> int:
         try:
@@ -362,7 +364,14 @@ class BrokerService:
         if not request.topics:
             entries = [*_entries(self._broker.settings), *self._transaction_entries()]
             return pb.DescribeConfigsResponse(results=[pb.DescribedConfigs(configs=entries)])
-        return pb.DescribeConfigsResponse(results=await map_in_turns(self._describe, dict.fromkeys(request.topics)))
+        answer, names = pb.DescribeConfigsResponse(), dict.fromkeys(request.topics)
+
+        def told() -> pb.DescribeConfigsResponse:
+            for name in names:
+                answer.results.append(self._describe(name))
+            return answer
+
+        return await make_aside(told, DESCRIBED_ROWS * len(names))
 
     def _transaction_entries(self) -> Iterator[pb.ConfigEntry]:
         """What tools need to know in order to judge how long a transaction is open."""
@@ -376,6 +385,7 @@ class BrokerService:
             )
 
     def _describe(self, name: str) -> pb.DescribedConfigs:
+        """In any thread."""
         try:
             topic = self._broker.topic(name)
             settings = self._broker.topic_settings(name)
@@ -402,9 +412,7 @@ class BrokerService:
             results = await self._produce_outside(request, parts)
         else:
             results = await self.requests.produce(parts, request.acks, request.timeout_ms)
-        if len(results) <= AT_ONCE:
-            return produce_response(request, results)
-        return await asyncio.to_thread(produce_response, request, results)
+        return await work_through(lambda: produce_response(request, results), len(results))
 
     async def _produce_in_transaction(
         self, request: pb.ProduceRequest, parts: Sequence[Batches]
@@ -488,17 +496,23 @@ class BrokerService:
     # -- offsets ------------------------------------------------------------------------------------------
 
     async def list_offsets(self, request: pb.ListOffsetsRequest, call: object) -> pb.ListOffsetsResponse:
-        asked = [(topic.name, part) for topic in request.topics for part in topic.partitions]
-        check_entry_count("partitions", len(asked))
+        check_entry_count("partitions", sum(len(topic.partitions) for topic in request.topics))
+        asked = [(topic.name, part) for topic in request.topics async for part in iterate_in_turns(topic.partitions)]
         committed = request.isolation_level == READ_COMMITTED
         listed = await map_here_or_off_loop(
             lambda one: self._list(*one, committed), asked, lambda one: is_known_timestamp(one[1].timestamp)
         )
         results = iter(listed)
-        response = pb.ListOffsetsResponse()
-        for topic in request.topics:
-            response.topics.add(name=topic.name, partitions=islice(results, len(topic.partitions)))
-        return response
+
+        def told() -> pb.ListOffsetsResponse:
+            response = pb.ListOffsetsResponse()
+            for topic in request.topics:
+                line = response.topics.add(name=topic.name)
+                for result in islice(results, len(topic.partitions)):
+                    line.partitions.append(result)
+            return response
+
+        return await make_aside(told, len(listed))
 
     def _list(self, topic: str, part: pb.ListOffsetsPartition, committed: bool) -> pb.ListOffsetsPartitionResult:
         result = pb.ListOffsetsPartitionResult(partition_index=part.partition_index, offset=-1, timestamp=-1)
@@ -530,9 +544,8 @@ class BrokerService:
         asked = [(topic.name, number) for topic in request.topics for number in topic.partition_indexes]
         check_entry_count("partitions", len(asked))
         found = await map_off_loop(self._producers, asked)
-        if sum(len(each.active_producers) for each in found) <= AT_ONCE:
-            return described_producers(request, found)
-        return await asyncio.to_thread(described_producers, request, found)
+        weight = sum(len(each.active_producers) for each in found)
+        return await make_aside(lambda: described_producers(request, found), weight)
 
     def _producers(self, place: TopicPartition) -> pb.DescribeProducersPartitionResult:
         """Of one partition. In any thread."""

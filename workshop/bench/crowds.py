@@ -47,6 +47,8 @@ ANY: Final = 1
 TOPIC: Final = 2
 LATEST: Final = -1
 CALL_S: Final = 120.0
+USERS_AT_ONCE: Final = 100
+"""As many as a node changes by one request."""
 
 
 # Questions
@@ -321,11 +323,12 @@ async def fill_with_quotas(line: LoadConnection, count: int) -> None:
 
 async def fill_with_users(line: LoadConnection, count: int) -> None:
     row = struct("AlterUserScramCredentialsRequest.upsertions")
-    rows = [
-        row(name=f"user-{number}", mechanism=1, iterations=4096, salt=bytes(16), salted_password=bytes(32))
-        for number in range(count)
-    ]
-    request = struct("AlterUserScramCredentialsRequest")(upsertions=rows)
-    answer = await line.send_request("AlterUserScramCredentials", 0, request)
-    if answer.results[0].error_code:
-        raise BenchFailed(f"users could not be made: {answer.results[0].error_message}")
+    for begin in range(0, count, USERS_AT_ONCE):
+        rows = [
+            row(name=f"user-{number}", mechanism=1, iterations=4096, salt=bytes(16), salted_password=bytes(32))
+            for number in range(begin, min(begin + USERS_AT_ONCE, count))
+        ]
+        request = struct("AlterUserScramCredentialsRequest")(upsertions=rows)
+        answer = await line.send_request("AlterUserScramCredentials", 0, request)
+        if answer.results[0].error_code:
+            raise BenchFailed(f"users could not be made: {answer.results[0].error_message}")

@@ -69,6 +69,10 @@ class GroupKind(Protocol[G_contra]):
     def facts(self) -> Mapping[type[Any], FactApplier]:
         """The records that are this kind's own."""
 
+    @property
+    def counts_from_last_heard(self) -> bool:
+        """Whether a group counts, without a timer, from when its members were last heard: a stall moves that, too."""
+
     # What members say.
     def join(self, group: G_contra, event: JoinGroup, step: Step, /) -> None: ...
     def sync(self, group: G_contra, event: SyncGroup, step: Step, /) -> None: ...
@@ -169,7 +173,10 @@ class GroupKind(Protocol[G_contra]):
         """The shard goes away: answer whoever is parked. Nothing hard changes."""
 
     def timer(self, group: G_contra, key: TimerKey, step: Step, /) -> None: ...
-    def stood_still(self, group: G_contra, event: StoodStill, step: Step, /) -> None: ...
+
+    def stood_still(self, group: G_contra, event: StoodStill, step: Step, /) -> None:
+        """Asked of groups that count from when members were last heard, and of those in which a delay runs."""
+
     def topics_changed(self, group: G_contra, step: Step, /) -> None: ...
 
     def connection_closed(self, group: G_contra, event: ConnectionClosed, step: Step, /) -> None:

@@ -342,6 +342,8 @@ class ShardState:
     pending: PendingPositions = field(default_factory=PendingPositions)
     """Positions of transactions that have no marker yet."""
     ledgers: dict[str, GroupLedger] = field(default_factory=dict)
+    delayed: set[str] = field(default_factory=set)
+    """Groups in whose ledger a delay runs. Hard state, made of the ledgers."""
     settings: dict[str, SettingsStored] = field(default_factory=dict)
     """By group id: an operator's word, whether or not there is such a group."""
     canaries: dict[str, CanaryStored] = field(default_factory=dict)

@@ -96,6 +96,7 @@ def partition_owners(group: CentralGroup, state: ShardState, former: OwnedPartit
 class CentralKind(DefaultKind[CentralGroup]):
     word = CENTRAL
     facts = CENTRAL_FACTS
+    counts_from_last_heard = True
 
     register = staticmethod(registration.register_consumer)
     forget = staticmethod(lifecycle.forget_waiting_stream)

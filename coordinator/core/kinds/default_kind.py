@@ -57,6 +57,7 @@ class DefaultKind(Generic[G_contra]):
 
     word = "none"
     """The kind, as operators and refusals call it."""
+    counts_from_last_heard = False
 
     def sync(self, group: G_contra, event: SyncGroup, step: Step, /) -> None:
         raise self.no_member(group, event.group_id)

@@ -168,11 +168,13 @@ def forget_entry(state: ShardState, record: RebalanceForgotten) -> None:
 
 def keep_delay(state: ShardState, record: DelayStored) -> None:
     state.ledgers.setdefault(record.group_id, GroupLedger()).delay = record
+    (state.delayed.discard if record.until_ms is None else state.delayed.add)(record.group_id)
 
 
 def forget_delay(state: ShardState, record: DelayForgotten) -> None:
     if kept := state.ledgers.get(record.group_id):
         kept.delay = None
+        state.delayed.discard(record.group_id)
         drop_if_empty(state, record.group_id, kept)
 
 

@@ -450,6 +450,7 @@ class ObservedKind:
     """`kind_of` tells the kind of the log's group behind this one, which may be none."""
 
     facts = NO_FACTS
+    counts_from_last_heard = True
 
     def __init__(self, kind_of: Callable[[GroupData | None], GroupKind[Any]]) -> None:
         self._kind_of = kind_of

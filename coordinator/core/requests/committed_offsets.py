@@ -146,6 +146,7 @@ def fetch_offsets(request: OffsetFetch, step: Step) -> None:
         unstable = step.state.pending.unstable(request.group_id)
         refused = {place: ErrorCode.UNSTABLE_OFFSET_COMMIT for place in found if place in unstable}
         found.update(dict.fromkeys(refused))
+    step.out.rows += len(found) // 10
     step.reply(request.request_id, OffsetFetchReply(offsets=found, refused=refused))
 
 

@@ -72,13 +72,16 @@ def describe_group(request: DescribeGroup, step: Step) -> None:
     """The group as any client may look at it, whatever its kind."""
     group = step.state.groups.get(request.group_id)
     view = KINDS[type(group)].view(group, request.group_id, step)
+    step.out.rows += len(view.members)
     step.reply(request.request_id, replace(view, controls=describe_controls(request.group_id, step)))
 
 
 def describe_consumer_group(request: DescribeConsumerGroup, step: Step) -> None:
     """Epochs, and for each member what it has and what it is to have."""
     group = step.state.groups.get(request.group_id)
-    step.reply(request.request_id, KINDS[type(group)].epochs(group, request.group_id, step))
+    view = KINDS[type(group)].epochs(group, request.group_id, step)
+    step.out.rows += len(view.members)
+    step.reply(request.request_id, view)
 
 
 def list_groups(request: ListGroups, step: Step) -> None:

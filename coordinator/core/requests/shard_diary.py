@@ -42,7 +42,10 @@ def take_stall(event: StoodStill, step: Step) -> None:
     for firsts in step.state.first_sessions.values():
         for key, (own_ms, lengthened_ms) in firsts.items():
             firsts[key] = FirstSession(own_ms + event.moved_ms, lengthened_ms + event.moved_ms)
-    for group in list(step.state.groups.values()):
+    state, telling = step.state, {kind for kind, rules in KINDS.items() if rules.counts_from_last_heard}
+    counting = [group for group in state.groups.values() if type(group) in telling]
+    delayed = [group for group_id in sorted(state.delayed) if (group := state.groups.get(group_id)) is not None]
+    for group in (*counting, *(group for group in delayed if type(group) not in telling)):
         KINDS[type(group)].stood_still(group, event, step)
     step.state.extensions.node_stalled(event.stalled_ms, step)
     if event.stalled_ms >= WORTH_A_NOTE_MS and any(key[0] in SIGNS_OF_LIFE for key in deadlines):

@@ -5,13 +5,11 @@ without a judge, is not served. A fetch that waits is judged again when it ends.
 thread.
 """
 
-import asyncio
 from collections.abc import Callable, Iterator, Mapping
 from copy import copy
 from functools import cache, partial
 from typing import Any, Final
 
-from muster.coordinator.edge.large_answers import run_in_answer_thread
 from muster.coordinator.edge.request_limits import LARGE_BYTES
 from muster.coordinator.kafka.authorization.answer_shapes import SHAPES
 from muster.coordinator.kafka.authorization.code_judges import (
@@ -58,6 +56,7 @@ from muster.coordinator.kafka.handlers.single_batch_produce import SingleBatch
 from muster.coordinator.security.authorizer import Authorizer
 from muster.coordinator.security.redaction import redact_text
 from muster.coordinator.security.rights import API_RIGHTS, RequiredRight
+from muster.long_work import run_in_answer_thread, run_in_request_thread
 
 # The judge of each API
 # ---------------------
@@ -301,7 +300,7 @@ def guard_async(
 
     async def answered(request: Any, call: KafkaCall) -> Any:
         large = is_large(request, lists, most)
-        verdict = await asyncio.to_thread(judge, request, call) if large else judge(request, call)
+        verdict = await run_in_request_thread(partial(judge, request, call)) if large else judge(request, call)
         if isinstance(verdict, RefusalAnswer):
             return verdict.answer
         answer = await handler(request if verdict is None else verdict.request, call)

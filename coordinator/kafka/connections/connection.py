@@ -11,7 +11,6 @@ rest has arrived. Nothing of the rest is kept or copied, so such a request costs
 import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from time import perf_counter
@@ -47,6 +46,7 @@ from muster.coordinator.kafka.dispatch import (
 )
 from muster.coordinator.kafka.protocol import API_VERSIONS, HEARTBEAT, PRODUCE, UNSUPPORTED_VERSION
 from muster.coordinator.security.access_model import ANONYMOUS, UNAUTHENTICATED, Identity
+from muster.long_work import run_in_request_thread
 
 if TYPE_CHECKING:
     from muster.coordinator.kafka.connections.quota_enforcement import ChargedConnection, ConnectionCharges
@@ -62,13 +62,6 @@ DEFAULT_UNREAD_BYTES = 256 << 20
 """The default of `kafka.max.unsent.bytes`."""
 
 log = structlog.get_logger("muster.kafka")
-
-READING_THREAD = ThreadPoolExecutor(1, thread_name_prefix="muster-requests")
-"""Reads large requests, one after the other: several threads would keep the loop waiting for the interpreter's lock.
-
-At most one request of a connection waits for it.
-"""
-
 
 UNKNOWN_IDENTITY = Identity(ANONYMOUS, "nobody")
 """Whom a certificate names that is nobody's by the rules of the node."""
@@ -575,7 +568,7 @@ class ServerConnection(UnreadAnswers, asyncio.Protocol):
         """A request that may list much is read in a thread; those behind it wait."""
         try:
             begin = HEAD.size + len(caller.header)
-            request, _ = await self._loop.run_in_executor(READING_THREAD, caller.read, frame, begin)
+            request, _ = await run_in_request_thread(partial(caller.read, frame, begin))
             self._parked = None
             self._answer(slot, caller, request)
         except RequestTooLong as excess:

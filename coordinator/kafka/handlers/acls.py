@@ -8,12 +8,12 @@ from collections.abc import Sequence
 from itertools import groupby
 from typing import Any, Final, Protocol
 
-from muster.coordinator.edge.committed_offsets import run_off_loop_if_large
-from muster.coordinator.edge.large_answers import SharedAnswers, make_aside
+from muster.coordinator.edge.large_answers import SharedAnswers
 from muster.coordinator.kafka.codec.codec import encode, struct
 from muster.coordinator.kafka.dispatch import EncodedAnswer, KafkaCall
 from muster.coordinator.security.access_model import Acl
 from muster.coordinator.security.acl_entries import AclFilter, check_entry, parse_acl_filter
+from muster.long_work import make_aside, work_through
 from muster.storage.errors import StorageError
 
 INVALID_REQUEST: Final = 42
@@ -60,9 +60,9 @@ class AclHandlers:
 
     async def create_acls(self, request: Any, call: KafkaCall) -> Any:
         rows, heavy = request.creations, CREATED_ROW_WEIGHT * len(request.creations)
-        asked = await run_off_loop_if_large(lambda: [parse_entry(each) for each in rows], heavy)
+        asked = await work_through(lambda: [parse_entry(each) for each in rows], heavy)
         failure = await self._created([each for each in asked if isinstance(each, Acl)])
-        return await run_off_loop_if_large(lambda: make_create_response(asked, failure, call.api_version), heavy)
+        return await work_through(lambda: make_create_response(asked, failure, call.api_version), heavy)
 
     async def _created(self, acls: Sequence[Acl]) -> tuple[int, str | None]:
         try:
@@ -95,7 +95,7 @@ class AclHandlers:
             whole = struct("DeleteAclsResponse")(filter_results=rows)
             return EncodedAnswer(encode("DeleteAclsResponse", call.api_version, whole))
 
-        return await run_off_loop_if_large(answer, sum(map(len, gone)))
+        return await make_aside(answer, sum(map(len, gone)))
 
 
 def failure_code(error: StorageError) -> int:

@@ -25,7 +25,7 @@ from muster.coordinator.kafka.protocol import (
     refuse_transactions,
 )
 from muster.coordinator.runtime.shards import partition_for
-from muster.storage.broker.requests import map_in_turns
+from muster.long_work import map_in_turns
 
 GROUP_KEYS: Final = 0
 TRANSACTION_KEYS: Final = 1

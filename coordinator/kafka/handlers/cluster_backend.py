@@ -42,7 +42,8 @@ from muster.coordinator.kafka.handlers.topics import DEFAULT, TopicHandlers
 from muster.coordinator.kafka.handlers.transactions import TransactionService
 from muster.coordinator.kafka.protocol import InvalidReplicaAssignment, LeaderNotAvailable
 from muster.coordinator.replication.protocol.cluster_metadata import TRANSACTIONS, TopicPartition
-from muster.storage.broker.requests import LogRequests, MorePartitions, NewTopic, map_in_turns
+from muster.long_work import map_in_turns
+from muster.storage.broker.requests import LogRequests, MorePartitions, NewTopic
 from muster.storage.errors import (
     InvalidRequest,
     RequestTimedOut,

@@ -17,7 +17,6 @@ from muster.coordinator.edge.committed_offsets import (
     fetch_in_slices,
     merge_zookeeper_positions,
     partition_exists,
-    run_off_loop_if_large,
 )
 from muster.coordinator.edge.request_limits import name_operator
 from muster.coordinator.errors import CoordinatorError, ErrorCode
@@ -33,7 +32,7 @@ from muster.coordinator.kafka.handlers.offset_commit_reader import (
     success_answer,
 )
 from muster.coordinator.kafka.protocol import check_length, check_optional_length
-from muster.storage.broker.requests import AT_ONCE
+from muster.long_work import AT_ONCE, make_aside, work_through
 from muster.storage.errors import StorageError
 
 KNOWS_GROUP_ID_NOT_FOUND: Final = 9
@@ -117,7 +116,7 @@ class CommittedOffsetHandlers:
         """What takes its time. Positions of a client of Kafka 0.8 that goes by ZooKeeper are kept where whoever reads
         them there finds them. Very many of which some cannot be committed are looked at one by one, in a thread."""
         rows = len(commit.offsets)
-        judged = await run_off_loop_if_large(partial(judge_positions, commit, self._partitions()), rows)
+        judged = await work_through(partial(judge_positions, commit, self._partitions()), rows)
         await self._look_up_ends(judged)
         shape, reply = commit.shape, effects.OffsetCommitReply()
         if judged.kept and call.api_version == IN_ZOOKEEPER and self._elsewhere is not None:
@@ -130,9 +129,7 @@ class CommittedOffsetHandlers:
                 lambda: make_commit_event(shape, call, self._groups.next_id(), judged.kept),
                 effects.OffsetCommitReply,
             )
-        return await run_off_loop_if_large(
-            partial(make_commit_response, shape, call.api_version, judged.refused, reply), rows
-        )
+        return await work_through(partial(make_commit_response, shape, call.api_version, judged.refused, reply), rows)
 
     def _commit_many(self, commit: OffsetCommitRequest, call: KafkaCall) -> ThreadedAnswer:
         """The same of a large request, all of which can be committed: it has been read in a thread, and another one
@@ -156,15 +153,15 @@ class CommittedOffsetHandlers:
                 reply = await self._fetched_in_log(request, False, None, -1)
             else:
                 reply = await self._fetched(request, request.require_stable, None, -1)
-            return await run_off_loop_if_large(
-                lambda: make_fetch_response(request, call.api_version, reply), offset_rows(reply)
-            )
+            aside = make_aside if request.topics is None else work_through
+            return await aside(lambda: make_fetch_response(request, call.api_version, reply), offset_rows(reply))
         found = [
             (asked, await self._fetched(asked, request.require_stable, asked.member_id, asked.member_epoch))
             for asked in {each.group_id: each for each in request.groups}.values()
         ]
         entries = sum(offset_rows(reply) for _, reply in found)
-        return await run_off_loop_if_large(lambda: make_batched_fetch_response(found, call.api_version), entries)
+        aside = make_aside if any(asked.topics is None for asked, _ in found) else work_through
+        return await aside(lambda: make_batched_fetch_response(found, call.api_version), entries)
 
     async def _fetched_of_old(self, request: Any) -> effects.OffsetFetchReply:
         """As Kafka 0.8 told it: from ZooKeeper, where the node has one; what has no position is not known."""
@@ -193,9 +190,7 @@ class CommittedOffsetHandlers:
         )
         if reply.code is not ErrorCode.NONE:
             return struct("OffsetDeleteResponse")(error_code=reply.code)
-        return await run_off_loop_if_large(
-            lambda: make_delete_response(request, call.api_version, reply.partitions), len(asked)
-        )
+        return await work_through(lambda: make_delete_response(request, call.api_version, reply.partitions), len(asked))
 
     async def _deleted(self, group_id: str, by: str, places: PartitionTuple) -> effects.OffsetDeleteReply:
         return await self._groups.ask_group(

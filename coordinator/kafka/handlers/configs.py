@@ -23,14 +23,14 @@ from muster.coordinator.core.control.settings_table import SETTINGS
 from muster.coordinator.core.model import effects, events
 from muster.coordinator.core.settings.shapes import KafkaType
 from muster.coordinator.edge.cluster_view import GRPC, KAFKA, coordinates_shard
-from muster.coordinator.edge.large_answers import run_in_answer_thread
 from muster.coordinator.edge.request_limits import MAX_SETTING_CHARS, describe_too_long, name_operator
 from muster.coordinator.errors import CoordinatorError, ErrorCode
 from muster.coordinator.kafka.codec.codec import encode, struct
 from muster.coordinator.kafka.dispatch import EncodedAnswer, KafkaCall
 from muster.coordinator.kafka.handlers.group_requests import GroupRequests
 from muster.coordinator.kafka.protocol import check_length
-from muster.storage.broker.requests import TURN, RecordRequests, map_in_turns
+from muster.long_work import FEW, map_in_turns, run_in_answer_thread
+from muster.storage.broker.requests import RecordRequests
 from muster.storage.config import LogSettings, TopicSettings, node_setting
 from muster.storage.errors import InvalidConfig, InvalidRequest, StorageError
 from muster.storage.settings_text import is_secret, read_bound, setting_as_text, shown_setting, without_none
@@ -484,7 +484,7 @@ class ConfigHandlers:
         once = list({(each.resource_type, each.resource_name): each for each in request.resources}.values())
         of_groups = [each.resource_name for each in once if each.resource_type == GROUP_RESOURCE and each.resource_name]
         told = dict(zip(of_groups, await self._groups.describe_settings(of_groups), strict=True))
-        if len(once) <= TURN:
+        if len(once) <= FEW:
             results = [self._result(each, request, told) for each in once]
             return struct("DescribeConfigsResponse")(results=results)
         async with self._turn:

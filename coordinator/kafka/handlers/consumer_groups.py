@@ -16,7 +16,6 @@ from muster.coordinator.edge.large_answers import (
     GroupLists,
     SharedAnswers,
     count_groups,
-    make_aside,
     merge_group_lists,
     weigh_consumer_group,
 )
@@ -31,7 +30,7 @@ from muster.coordinator.kafka.protocol import (
     check_length,
     check_optional_length,
 )
-from muster.storage.broker.requests import AT_ONCE
+from muster.long_work import AT_ONCE, make_aside
 
 # ConsumerGroupHeartbeat, ConsumerGroupDescribe
 # ---------------------------------------------
@@ -65,20 +64,21 @@ class ConsumerGroupHandlers:
 
     async def consumer_group_describe(self, request: Any, call: KafkaCall) -> Any:
         names = list(dict.fromkeys(request.group_ids))
-        questions = (
-            (self._groups.shard_of(group_id), events.DescribeConsumerGroup(self._groups.next_id(), group_id))
-            for group_id in names
-        )
-        many = len(names) > MAX_GROUPS_PER_TURN
-        replies = await self._groups.ask_each(questions, effects.DescribeConsumerReply, many=many)
-        told = request.include_authorized_operations
+        async with self._groups.turn_for(len(names)):
+            questions = (
+                (self._groups.shard_of(group_id), events.DescribeConsumerGroup(self._groups.next_id(), group_id))
+                for group_id in names
+            )
+            many = len(names) > MAX_GROUPS_PER_TURN
+            replies = await self._groups.ask_each(questions, effects.DescribeConsumerReply, many=many)
+            told = request.include_authorized_operations
 
-        def whole() -> Any:
-            rows = [consumer_group_row(*pair, told) for pair in zip(names, replies, strict=True)]
-            return struct("ConsumerGroupDescribeResponse")(groups=rows)
+            def whole() -> Any:
+                rows = [consumer_group_row(*pair, told) for pair in zip(names, replies, strict=True)]
+                return struct("ConsumerGroupDescribeResponse")(groups=rows)
 
-        weight = len(names) + sum(map(weigh_consumer_group, replies))
-        return await make_described("ConsumerGroupDescribeResponse", call.api_version, whole, weight)
+            weight = len(names) + sum(map(weigh_consumer_group, replies))
+            return await make_described("ConsumerGroupDescribeResponse", call.api_version, whole, weight)
 
 
 async def make_described(message: str, version: int, whole: Callable[[], Any], weight: int) -> Any:
@@ -233,35 +233,39 @@ class GroupAdminHandlers:
 
     async def describe_groups(self, request: Any, call: KafkaCall) -> Any:
         names = list(dict.fromkeys(request.groups))
-        questions = (
-            (self._groups.shard_of(group_id), events.DescribeGroup(self._groups.next_id(), group_id))
-            for group_id in names
-        )
-        replies = await self._groups.ask_each(questions, effects.DescribeReply, many=len(names) > MAX_GROUPS_PER_TURN)
-        version, told = call.api_version, request.include_authorized_operations
+        async with self._groups.turn_for(len(names)):
+            questions = (
+                (self._groups.shard_of(group_id), events.DescribeGroup(self._groups.next_id(), group_id))
+                for group_id in names
+            )
+            replies = await self._groups.ask_each(
+                questions, effects.DescribeReply, many=len(names) > MAX_GROUPS_PER_TURN
+            )
+            version, told = call.api_version, request.include_authorized_operations
 
-        def whole() -> Any:
-            rows = [classic_group_row(*pair, version, told) for pair in zip(names, replies, strict=True)]
-            return struct("DescribeGroupsResponse")(groups=rows)
+            def whole() -> Any:
+                rows = [classic_group_row(*pair, version, told) for pair in zip(names, replies, strict=True)]
+                return struct("DescribeGroupsResponse")(groups=rows)
 
-        weight = len(names) + sum(len(reply.members) for reply in replies)
-        return await make_described("DescribeGroupsResponse", version, whole, weight)
+            weight = len(names) + sum(len(reply.members) for reply in replies)
+            return await make_described("DescribeGroupsResponse", version, whole, weight)
 
     async def delete_groups(self, request: Any, call: KafkaCall) -> Any:
         names = list(dict.fromkeys(request.groups_names))
-        by = name_operator(call.peer_host)
-        questions = (
-            (self._groups.shard_of(group_id), events.DeleteGroup(self._groups.next_id(), group_id, operator=by))
-            for group_id in names
-        )
-        replies = await self._groups.ask_each(questions, effects.DeleteReply, many=len(names) > MAX_GROUPS_PER_TURN)
-        made = struct("DeleteGroupsResponse.results")
+        async with self._groups.turn_for(len(names)):
+            by = name_operator(call.peer_host)
+            questions = (
+                (self._groups.shard_of(group_id), events.DeleteGroup(self._groups.next_id(), group_id, operator=by))
+                for group_id in names
+            )
+            replies = await self._groups.ask_each(questions, effects.DeleteReply, many=len(names) > MAX_GROUPS_PER_TURN)
+            made = struct("DeleteGroupsResponse.results")
 
-        def whole() -> Any:
-            rows = [made(group_id=name, error_code=reply.code) for name, reply in zip(names, replies, strict=True)]
-            return struct("DeleteGroupsResponse")(results=rows)
+            def whole() -> Any:
+                rows = [made(group_id=name, error_code=reply.code) for name, reply in zip(names, replies, strict=True)]
+                return struct("DeleteGroupsResponse")(results=rows)
 
-        return await make_described("DeleteGroupsResponse", call.api_version, whole, len(names))
+            return await make_described("DeleteGroupsResponse", call.api_version, whole, len(names))
 
 
 def make_list_response(replies: Sequence[effects.ListReply]) -> Any:

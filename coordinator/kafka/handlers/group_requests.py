@@ -3,18 +3,21 @@
 Refusals of the node itself (overloaded, draining) become replies that make the client retry later.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from contextlib import asynccontextmanager
 from itertools import islice
 from typing import Any, Generic, Protocol, TypeVar
 
 from muster.coordinator.core.model import effects, events
 from muster.coordinator.core.model.rights import Rights
-from muster.coordinator.edge.large_answers import MAX_GROUPS_PER_TURN, slice_queue
+from muster.coordinator.edge.large_answers import MAX_GROUPS_PER_TURN
 from muster.coordinator.edge.listener_base import UNRESTRICTED, TopicRightsSource
 from muster.coordinator.errors import CoordinatorError, ErrorCode, NodeShuttingDown, Overloaded
 from muster.coordinator.kafka.dispatch import ClientPeer, DeferredAnswer, KafkaCall
 from muster.coordinator.kafka.handlers.departed_readers import DepartedReaders
 from muster.coordinator.runtime.shards import partition_for
+from muster.long_work import slice_queue
 
 Wanted = TypeVar("Wanted")
 
@@ -55,6 +58,7 @@ class GroupRequests:
         self.rights_of = rights_of
         self.shards = shards
         self.next_id = driver.next_id
+        self._many_asked = asyncio.Lock()
 
     def shard_of(self, group_id: str) -> int:
         return partition_for(group_id, self.shards)
@@ -97,6 +101,17 @@ class GroupRequests:
         except (CoordinatorError, Overloaded, NodeShuttingDown) as refusal:
             return answer(refusal_reply(refusal, wanted))
         return asked
+
+    @asynccontextmanager
+    async def turn_for(self, groups: int) -> AsyncIterator[None]:
+        """For a question about so many groups, until its answer is in bytes: very many are asked about for one caller
+        at a time. The replies of fifty who ask about thousands each would be more objects than a garbage collection,
+        during which the node stands still, looks through in a tenth of a second."""
+        if groups <= MAX_GROUPS_PER_TURN:
+            yield
+            return
+        async with self._many_asked:
+            yield
 
     async def ask_each(
         self, questions: Iterable[tuple[int, events.Request]], wanted: type[Wanted], *, many: bool = False

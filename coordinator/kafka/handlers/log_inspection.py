@@ -6,10 +6,10 @@ import shutil
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from muster.coordinator.edge.large_answers import make_aside
 from muster.coordinator.kafka.codec.codec import encode, struct
 from muster.coordinator.kafka.dispatch import EncodedAnswer, KafkaCall
-from muster.storage.broker.requests import AT_ONCE, LogRequests, map_off_loop
+from muster.long_work import AT_ONCE, make_aside, map_off_loop
+from muster.storage.broker.requests import LogRequests
 from muster.storage.errors import StorageError
 from muster.storage.types import Topic, TopicPartition
 

@@ -8,13 +8,13 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple, TypeAlias
 
-from muster.coordinator.edge.large_answers import make_aside
 from muster.coordinator.kafka.codec.codec import encode, struct
 from muster.coordinator.kafka.dispatch import EncodedAnswer, KafkaCall
 from muster.coordinator.kafka.handlers.produce_and_fetch import READ_COMMITTED, iterate_partitions
 from muster.coordinator.kafka.protocol import UnsupportedTimestamp, refuse_replica, refuse_transactions
+from muster.long_work import AT_ONCE, make_aside, map_here_or_off_loop
 from muster.storage.broker.broker import check_epoch, end_of_epoch
-from muster.storage.broker.requests import AT_ONCE, LogRequests, map_here_or_off_loop
+from muster.storage.broker.requests import LogRequests
 from muster.storage.errors import InvalidRequest, OffsetNotAvailable, StorageError
 from muster.storage.logs.segment import (
     EARLIEST,

@@ -4,13 +4,12 @@ A topic that a client names may be created by the request (auto-create). Nodes o
 `handlers/cluster_backend.py`.
 """
 
-import asyncio
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeVar
 
 from muster.coordinator.edge.cluster_view import NodeAddress
-from muster.coordinator.edge.large_answers import SharedAnswers, run_in_answer_thread
+from muster.coordinator.edge.large_answers import SharedAnswers
 from muster.coordinator.errors import ErrorCode
 from muster.coordinator.kafka.codec.codec import encode, struct
 from muster.coordinator.kafka.dispatch import EncodedAnswer, KafkaCall
@@ -20,7 +19,8 @@ from muster.coordinator.kafka.protocol import (
     TOPIC_OPERATIONS,
     UnknownTopicId,
 )
-from muster.storage.broker.requests import AT_ONCE, TURN, LogRequests, NewTopic, RowPacer
+from muster.long_work import AT_ONCE, FEW, LoopSlice, iterate_in_turns, run_in_answer_thread
+from muster.storage.broker.requests import LogRequests, NewTopic
 from muster.storage.errors import InvalidRequest, StorageError, UnknownTopicOrPartition
 from muster.storage.topics.catalog import check_topic_name, format_id
 
@@ -30,6 +30,8 @@ NO_LEADER = -1
 UNNAMED_TOPIC = 12
 """Topics may be asked for by id alone from this version on (KIP-516)."""
 
+Row = TypeVar("Row")
+
 
 class AdvertisedEndpoint(NamedTuple):
     """Where clients are told to connect."""
@@ -37,6 +39,24 @@ class AdvertisedEndpoint(NamedTuple):
     node_id: int
     host: str
     port: int
+
+
+class RowPacer:
+    """Of one long answer: its rows are made in slices, and counted."""
+
+    def __init__(self) -> None:
+        self.made = 0
+        self._breath = LoopSlice()
+
+    async def of(self, rows: Iterable[Row]) -> list[Row]:
+        """All of them, in order; they are made as they are taken."""
+        found = []
+        for row in rows:
+            found.append(row)
+            self.made += 1
+            if self.made > FEW:
+                await self._breath.yield_if_used()
+        return found
 
 
 class MetadataHandlers:
@@ -79,10 +99,8 @@ class MetadataHandlers:
             once = {(each.name, each.topic_id): each for each in asked}.values()
             refused = await self._make([each.name for each in once if each.name is not None]) if may_create else {}
             topics = []
-            for number, each in enumerate(once, 1):
+            async for each in iterate_in_turns(once):
                 topics.append(await self._asked(each, refused, here, call.api_version, ids, rows))
-                if number % TURN == 0:
-                    await asyncio.sleep(0)
         if request.include_topic_authorized_operations:
             for topic in topics:
                 topic.topic_authorized_operations = OPERATIONS_NOT_REQUESTED if topic.error_code else TOPIC_OPERATIONS

@@ -10,8 +10,8 @@ from typing import Any, Final, NamedTuple
 from muster.coordinator.errors import ErrorCode
 from muster.coordinator.kafka.codec.codec import struct
 from muster.coordinator.kafka.dispatch import KafkaCall
+from muster.long_work import map_in_turns
 from muster.storage.broker.record_log import RecordLog
-from muster.storage.broker.requests import map_in_turns
 from muster.storage.types import TopicPartition
 
 ELECTION_TYPES: Final = (0, 1)

@@ -16,17 +16,10 @@ from muster.coordinator.kafka.handlers.departed_readers import DepartedReaders
 from muster.coordinator.kafka.handlers.single_batch_produce import SingleBatch
 from muster.coordinator.kafka.handlers.transactions import TransactionGate
 from muster.coordinator.kafka.protocol import FetchSessionIdNotFound, refuse_replica, refuse_transactions
+from muster.long_work import AT_ONCE
 from muster.storage.broker.broker import Divergence, check_epoch, check_history
 from muster.storage.broker.fetches import FetchLimits, FetchPosition, FetchRead
-from muster.storage.broker.requests import (
-    ACKS_NONE,
-    AT_ONCE,
-    Batches,
-    Guards,
-    LogRequests,
-    partition_outcome,
-    refused_partition,
-)
+from muster.storage.broker.requests import ACKS_NONE, Batches, Guards, LogRequests, partition_outcome, refused_partition
 from muster.storage.errors import InvalidRecord, StorageError, UnsupportedCompressionType
 from muster.storage.files import Buffer
 from muster.storage.records.message_conversion import MAX_UNPACKED_BYTES, convert_down, convert_up, is_message_set

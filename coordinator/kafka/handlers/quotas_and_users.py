@@ -8,13 +8,12 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, Protocol, TypeAlias
 
-from muster.coordinator.edge.committed_offsets import run_off_loop_if_large
-from muster.coordinator.edge.large_answers import make_aside
 from muster.coordinator.errors import CoordinatorError, ErrorCode
 from muster.coordinator.kafka.codec.codec import encode, struct
 from muster.coordinator.kafka.dispatch import EncodedAnswer, KafkaCall
 from muster.coordinator.security.quota_rules import InvalidQuota
 from muster.coordinator.security.state import QuotaEntity
+from muster.long_work import make_aside, work_through
 
 # Quotas (KIP-546)
 # ----------------
@@ -64,7 +63,7 @@ class QuotaHandlers:
 
     async def alter_client_quotas(self, request: Any, call: KafkaCall) -> Any:
         heavy = QUOTA_ROW_WEIGHT * len(request.entries)
-        wanted = await run_off_loop_if_large(lambda: [parse_alteration(each) for each in request.entries], heavy)
+        wanted = await work_through(lambda: [parse_alteration(each) for each in request.entries], heavy)
         code: int = ErrorCode.INVALID_REQUEST
         if self._quotas is None:
             code, told = SECURITY_DISABLED, [NONE_KEPT] * len(wanted)
@@ -73,9 +72,7 @@ class QuotaHandlers:
                 told = await self._quotas.alter(wanted, validate_only=request.validate_only)
             except CoordinatorError as error:
                 code, told = error.code, [error.message] * len(wanted)
-        return await run_off_loop_if_large(
-            lambda: make_alter_quotas_response(told, wanted, code, call.api_version), heavy
-        )
+        return await work_through(lambda: make_alter_quotas_response(told, wanted, code, call.api_version), heavy)
 
 
 def parse_alteration(entry: Any) -> QuotaAlteration:

@@ -13,7 +13,8 @@ from muster.coordinator.kafka.dispatch import KafkaCall
 from muster.coordinator.kafka.handlers.configs import describe_settings
 from muster.coordinator.kafka.handlers.metadata import NO_ID
 from muster.coordinator.kafka.protocol import InvalidReplicaAssignment, UnknownTopicId
-from muster.storage.broker.requests import LogRequests, MorePartitions, NewTopic, map_in_turns
+from muster.long_work import map_in_turns
+from muster.storage.broker.requests import LogRequests, MorePartitions, NewTopic
 from muster.storage.errors import InvalidConfig, InvalidReplicationFactor, InvalidRequest, StorageError
 from muster.storage.topics.catalog import format_id
 from muster.storage.types import Topic

@@ -10,7 +10,6 @@ from functools import partial
 from typing import Any, Final, NamedTuple
 
 from muster.coordinator.core.model.rights import compile_pattern
-from muster.coordinator.edge.large_answers import make_aside, run_in_answer_thread
 from muster.coordinator.errors import CoordinatorError, ErrorCode
 from muster.coordinator.kafka.codec.codec import encode, struct
 from muster.coordinator.kafka.dispatch import EncodedAnswer, KafkaCall
@@ -22,7 +21,7 @@ from muster.coordinator.transactions.effects import (
 )
 from muster.coordinator.transactions.events import DescribeTransaction, ListTransactions
 from muster.coordinator.transactions.records import TransactionState
-from muster.storage.broker.requests import AT_ONCE
+from muster.long_work import AT_ONCE, make_aside, run_in_answer_thread
 
 KNOWN_STATES: Final = frozenset(state.title for state in TransactionState)
 

@@ -13,7 +13,7 @@ from muster.assignors.api import TopicPartition
 from muster.coordinator.core.model.effects import TxnOffsetCommitReply
 from muster.coordinator.core.model.events import TxnOffsetCommit
 from muster.coordinator.core.model.types import Position
-from muster.coordinator.edge.committed_offsets import partition_exists, run_off_loop_if_large
+from muster.coordinator.edge.committed_offsets import partition_exists
 from muster.coordinator.errors import CoordinatorError, ErrorCode
 from muster.coordinator.kafka.codec.codec import encode, struct
 from muster.coordinator.kafka.dispatch import EncodedAnswer, HangUp, KafkaCall
@@ -30,6 +30,7 @@ from muster.coordinator.runtime.replay import GROUPS_TOPIC
 from muster.coordinator.transactions.effects import AddPartitionsReply
 from muster.coordinator.transactions.events import AddPartitions
 from muster.coordinator.values import frozen_value
+from muster.long_work import work_through
 
 ANSWER: Final = "TxnOffsetCommitResponse"
 COMMIT: Final = "TxnOffsetCommit"
@@ -95,11 +96,11 @@ class TransactionalOffsetHandlers:
         if level < RAISES_EPOCH and self._connections is not None:
             self._connections.note(request.producer_id, request.producer_epoch, call.peer.number)
         rows, catalog = sum(len(topic.partitions) for topic in request.topics), self._partitions()
-        kept, refused = await run_off_loop_if_large(lambda: offsets_of(request, catalog), rows)
+        kept, refused = await work_through(lambda: offsets_of(request, catalog), rows)
         committed = TransactionCommitResult(partitions=refused)
         if kept:
             told = await self._commit(request, kept, call.api_version, level)
-            committed = await run_off_loop_if_large(
+            committed = await work_through(
                 lambda: replace(told, partitions={**told.partitions, **refused}), len(refused)
             )
         return await encode_commit_answer(request, call, rows, committed)
@@ -207,4 +208,4 @@ async def encode_commit_answer(
 ) -> EncodedAnswer:
     """A row for each of the request's, of which there are so many."""
     told = partial(answer_with_codes, ANSWER, request.topics, committed.partitions, committed.code)
-    return await run_off_loop_if_large(lambda: EncodedAnswer(encode(ANSWER, call.api_version, told())), rows)
+    return await work_through(lambda: EncodedAnswer(encode(ANSWER, call.api_version, told())), rows)

@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Final, NamedTuple, Protocol, TypeAlias, TypeVar, runtime_checkable
 
-from muster.coordinator.edge.large_answers import make_aside, run_in_answer_thread
 from muster.coordinator.errors import CoordinatorError, ErrorCode, NodeShuttingDown, Overloaded
 from muster.coordinator.kafka.codec.codec import encode, struct
 from muster.coordinator.kafka.dispatch import EncodedAnswer, HangUp, KafkaCall
@@ -38,8 +37,9 @@ from muster.coordinator.transactions.events import (
 )
 from muster.coordinator.transactions.records import LAST_CLIENT_EPOCH, NO_PRODUCER_ID
 from muster.coordinator.transactions.state import MAX_TRANSACTION_PARTITIONS
+from muster.long_work import AT_ONCE, make_aside, run_in_answer_thread
 from muster.storage.broker.record_log import RecordLog
-from muster.storage.broker.requests import AT_ONCE, Batches, Guards, LogRequests, partition_outcome
+from muster.storage.broker.requests import Batches, Guards, LogRequests, partition_outcome
 from muster.storage.errors import (
     InvalidProducerEpoch,
     InvalidProducerIdMapping,

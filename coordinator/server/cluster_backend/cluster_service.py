@@ -4,7 +4,6 @@ import asyncio
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final, Protocol
 
-from muster.coordinator.edge.committed_offsets import run_off_loop_if_large
 from muster.coordinator.errors import ErrorCode
 from muster.coordinator.replication.io.admin.cluster_admin import explain_no_election, explain_no_reassignment
 from muster.coordinator.replication.io.election_ledger import ElectionReport
@@ -15,7 +14,7 @@ from muster.coordinator.server.cluster_backend.cluster_description import Cluste
 from muster.coordinator.server.rpc_dispatch import RpcCall
 from muster.coordinator.server.services.group_responses import to_error_code
 from muster.coordinator.zookeeper.errors import ZooKeeperError
-from muster.storage.broker.requests import map_in_turns
+from muster.long_work import make_aside, map_in_turns
 from muster.storage.errors import StorageError
 
 CLUSTER_SERVICE: Final = pb.DESCRIPTOR.services_by_name["Cluster"]
@@ -107,7 +106,7 @@ class ClusterService:
             standing = ClusterStanding.of(image, self._min_isr, drained, applied)
             return cluster_description.describe_cluster(answer, standing, request.partitions, frozenset(request.topics))
 
-        return await run_off_loop_if_large(told, ROW * image.size)
+        return await make_aside(told, ROW * image.size)
 
     async def elect_leaders(self, request: pb.ElectLeadersRequest, call: RpcCall) -> pb.ElectLeadersResponse:
         unclean = request.election_type == pb.ELECTION_TYPE_UNCLEAN
@@ -167,7 +166,7 @@ class ClusterService:
             answer.partitions.extend(standing.row(place, known[place]) for place in under_way if place in known)
             return answer
 
-        return await run_off_loop_if_large(told, ROW * image.size)
+        return await make_aside(told, ROW * image.size)
 
     async def drain_node(self, request: pb.DrainNodeRequest, call: RpcCall) -> pb.DrainNodeResponse:
         """Answered once the node leads nothing that another could lead."""

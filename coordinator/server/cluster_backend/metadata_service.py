@@ -7,9 +7,9 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
 from muster.coordinator.edge.cluster_view import GRPC, NO_NODE, ClusterView, visible_topic, visible_topics
-from muster.coordinator.edge.committed_offsets import run_off_loop_if_large
 from muster.coordinator.errors import ErrorCode, TemporarilyUnknown
-from muster.storage.broker.requests import LogRequests, map_in_turns
+from muster.long_work import make_aside, map_in_turns
+from muster.storage.broker.requests import LogRequests
 from muster.storage.errors import UnknownTopicOrPartition, check_entry_count
 from muster.storage.rpc.v1 import broker_service_pb2 as pb
 from muster.storage.service.broker_service import ROOM, BrokerService, RecordTransactions
@@ -64,7 +64,7 @@ class ClusterBrokerService(BrokerService):
             return answer
 
         partitions = sum(len(topic.partitions) for _, topic in topics if topic is not None)
-        return await run_off_loop_if_large(told, ROW * (partitions + len(topics)))
+        return await make_aside(told, ROW * (partitions + len(topics)))
 
     def _image_metadata(self, name: str, topic: "TopicView | None", reachable: set[int]) -> pb.TopicMetadata:
         """What is known of a topic is made anew where it changes, and never changed."""

@@ -13,7 +13,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import lru_cache, partial
 from time import perf_counter
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeAlias
@@ -27,7 +27,6 @@ from google.protobuf.message import DecodeError, Message
 from google.rpc import error_details_pb2, status_pb2
 
 from muster.coordinator.edge import request_limits
-from muster.coordinator.edge.large_answers import LoopSlice
 from muster.coordinator.edge.listener_base import Authenticator, parse_user_agent
 from muster.coordinator.edge.overload import RefusedRequestMemory
 from muster.coordinator.edge.request_limits import LARGE_BYTES, MalformedGroupRequest, describe_too_large
@@ -43,6 +42,7 @@ from muster.coordinator.runtime.record_fields import varint
 from muster.coordinator.security.access_model import UNAUTHENTICATED, Identity
 from muster.coordinator.server.grpc.load_limits import LARGE_ANSWER, ConnectionLoad, ConnectionLoadLimits, counter_of
 from muster.coordinator.server.rpc_dispatch import MethodKind, ServiceMethod, fast_path_of
+from muster.long_work import LoopSlice, run_in_answer_thread, run_in_request_thread
 
 if TYPE_CHECKING:
     from muster.coordinator.observability.metrics.instruments import Instruments, RequestMeter
@@ -382,7 +382,7 @@ def request_reader(method: ServiceMethod, most_bytes: int | None = None) -> Read
             raise MalformedGroupRequest(describe_too_large(name, len(data), most_bytes))
         if counter.short(data):
             return build(data)
-        return await asyncio.to_thread(counted, data)
+        return await run_in_request_thread(partial(counted, data))
 
     return parse
 
@@ -459,7 +459,7 @@ async def encode_answer(answer: Message, row_fields: Sequence[tuple[str, bytes]]
     if not long:
         return answer.SerializeToString()
     pieces = [piece async for piece in encode_pieces(answer, dict(row_fields))]
-    return await asyncio.to_thread(b"".join, pieces)  # which lets others run while it copies
+    return await run_in_answer_thread(partial(b"".join, pieces))  # which lets others run while it copies
 
 
 async def encode_pieces(answer: Message, tags: Mapping[str, bytes]) -> AsyncIterator[bytes]:

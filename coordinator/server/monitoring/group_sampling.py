@@ -20,12 +20,12 @@ from muster.coordinator.config import Settings
 from muster.coordinator.core.model.effects import GroupChanged
 from muster.coordinator.core.model.events import LagMeasured
 from muster.coordinator.edge.background_tasks import RestartedTask
-from muster.coordinator.edge.large_answers import LoopSlice
 from muster.coordinator.observability.history.group_changes import GroupChanges
 from muster.coordinator.observability.history.group_history import GroupHistory, Sample, admit_groups
 from muster.coordinator.runtime.shards import ShardStatus
 from muster.coordinator.server.monitoring.load_meter import LogExtents, ObservedShards, PositionReader
 from muster.coordinator.server.rpc_dispatch import ServiceMethod, methods_of
+from muster.long_work import LoopSlice
 
 if TYPE_CHECKING:
     from muster.coordinator.edge.cluster_view import ClusterView

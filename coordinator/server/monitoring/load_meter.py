@@ -22,9 +22,9 @@ from muster.coordinator.core.model.events import LoadMeasured
 from muster.coordinator.core.model.plan import plugins, wants_lags
 from muster.coordinator.core.model.types import StoredOffset
 from muster.coordinator.core.shard import Shard
-from muster.coordinator.edge.large_answers import LoopSlice
 from muster.coordinator.observability.history.group_history import MAX_GROUPS, MAX_PARTITIONS, admit_groups
 from muster.coordinator.runtime.shards import ShardCore, ShardStatus, partition_for
+from muster.long_work import LoopSlice
 
 # Positions and ends
 # ------------------

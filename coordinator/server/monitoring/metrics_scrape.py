@@ -15,7 +15,6 @@ from muster.coordinator.config import Settings
 from muster.coordinator.core.kinds.registry import KINDS
 from muster.coordinator.core.model.effects import GroupChanged
 from muster.coordinator.core.shard import Shard
-from muster.coordinator.edge.large_answers import LoopSlice
 from muster.coordinator.observability.history.group_history import GroupHistory, PartitionRates
 from muster.coordinator.observability.metrics.instruments import (
     ClusterFiguresSource,
@@ -34,6 +33,7 @@ from muster.coordinator.server.driver.driver import EngineDriver
 from muster.coordinator.server.grpc.adapter import GrpcMethods
 from muster.coordinator.server.services.member_session import ServerSessions
 from muster.coordinator.web.http.node_port import Exposition
+from muster.long_work import LoopSlice
 from muster.storage.rpc.v1 import broker_service_pb2
 
 if TYPE_CHECKING:

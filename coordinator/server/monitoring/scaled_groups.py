@@ -8,7 +8,6 @@ import numpy as np
 from muster.assignors.api import TopicPartition
 from muster.coordinator.core.shard import Shard
 from muster.coordinator.edge.cluster_view import FORWARDED_HEADER, GRPC, ClusterView, OtherNodes
-from muster.coordinator.edge.large_answers import LoopSlice
 from muster.coordinator.errors import SubjectNotFound, TemporarilyUnknown
 from muster.coordinator.observability.history.group_history import GroupHistory
 from muster.coordinator.observability.scaler.replica_rules import NOTHING, GroupSample
@@ -18,6 +17,7 @@ from muster.coordinator.rpc.v1 import externalscaler_service_pb2 as pb
 from muster.coordinator.runtime.shards import ShardStatus, partition_for
 from muster.coordinator.server.monitoring.load_meter import PositionReader
 from muster.coordinator.server.rpc_dispatch import RpcCall
+from muster.long_work import LoopSlice
 
 AT_REST = frozenset({"Empty", "Stable", "Dead"})
 """States in which a group does not rebalance, whatever its kind."""

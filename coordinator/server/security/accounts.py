@@ -12,7 +12,6 @@ from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, 
 from dataclasses import replace
 from typing import Final, NamedTuple, TypeVar
 
-from muster.coordinator.edge.committed_offsets import run_off_loop_if_large
 from muster.coordinator.errors import CoordinatorError, ErrorCode
 from muster.coordinator.rpc.v1 import security_service_pb2 as pb
 from muster.coordinator.security import passwords
@@ -39,6 +38,7 @@ from muster.coordinator.server.rpc_dispatch import RpcCall
 from muster.coordinator.server.security.audit_log import AuditLog
 from muster.coordinator.server.security.security_store import SecurityStore, SettledResult, error_code_for
 from muster.coordinator.server.services.group_responses import to_error_code
+from muster.long_work import make_aside
 from muster.storage.errors import StorageError
 
 # Users and tokens
@@ -327,7 +327,7 @@ class SecurityService:
     async def describe_users(self, request: pb.DescribeUsersRequest, call: RpcCall) -> pb.DescribeUsersResponse:
         names = set(request.users)
         users = {name: self._accounts.users().get(name) for name in names} or dict(self._accounts.users())
-        return await run_off_loop_if_large(lambda: build_described_users(users), ROW * len(users))
+        return await make_aside(lambda: build_described_users(users), ROW * len(users))
 
     async def alter_users(self, request: pb.AlterUsersRequest, call: RpcCall) -> pb.AlterUsersResponse:
         answer = pb.AlterUsersResponse()
@@ -343,7 +343,7 @@ class SecurityService:
 
     async def describe_tokens(self, request: pb.DescribeTokensRequest, call: RpcCall) -> pb.DescribeTokensResponse:
         tokens, wanted = list(self._accounts.tokens().values()), set(request.principals)
-        return await run_off_loop_if_large(lambda: build_described_tokens(tokens, wanted), ROW * len(tokens))
+        return await make_aside(lambda: build_described_tokens(tokens, wanted), ROW * len(tokens))
 
     async def create_token(self, request: pb.CreateTokenRequest, call: RpcCall) -> pb.CreateTokenResponse:
         answer = pb.CreateTokenResponse()

@@ -10,8 +10,6 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
 
 from muster.coordinator.core.model.rights import NONE, RightsAnew, TopicNames, TopicRights
-from muster.coordinator.edge.committed_offsets import run_off_loop_if_large
-from muster.coordinator.edge.large_answers import run_in_answer_thread, sort_in_runs
 from muster.coordinator.errors import ErrorCode
 from muster.coordinator.rpc.v1 import acl_service_pb2 as pb
 from muster.coordinator.security.access_model import (
@@ -30,6 +28,7 @@ from muster.coordinator.security.acl_entries import MOST_ACLS, AclFilter, check_
 from muster.coordinator.security.authorizer import ALLOWED_BY, AclAuthorizer, applies_to, find_deciding_entry
 from muster.coordinator.security.state import AclKey, SecurityRecord
 from muster.coordinator.server.security.security_store import SecurityStore, error_code_for
+from muster.long_work import make_aside, run_in_answer_thread, sort_in_runs
 from muster.storage.errors import StorageError
 
 # The lists
@@ -216,9 +215,7 @@ class AclService:
             found = await self._acls.described(filter_from_entry(request.filter))
         except ValueError as error:
             return pb.DescribeAclsResponse(**build_acl_refusal(error))
-        return await run_off_loop_if_large(
-            lambda: pb.DescribeAclsResponse(entries=map(build_acl_entry, found)), ROW * len(found)
-        )
+        return await make_aside(lambda: pb.DescribeAclsResponse(entries=map(build_acl_entry, found)), ROW * len(found))
 
     async def create_acls(self, request: pb.CreateAclsRequest, call: object) -> pb.CreateAclsResponse:
         try:
@@ -243,7 +240,7 @@ class AclService:
             gone = dict.fromkeys(acl for each in found for acl in each)
             return pb.DeleteAclsResponse(entries=map(build_acl_entry, gone))
 
-        return await run_off_loop_if_large(answer, ROW * sum(map(len, found)))
+        return await make_aside(answer, ROW * sum(map(len, found)))
 
     async def check_acl(self, request: pb.CheckAclRequest, call: object) -> pb.CheckAclResponse:
         try:

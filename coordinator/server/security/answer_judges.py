@@ -6,7 +6,6 @@ answer is in `PART_JUDGES`, by the part's type, so that a group's description is
 that are not judged are in `UNJUDGED`, each with its reason; a test plants hidden names in all others.
 """
 
-import asyncio
 import json
 from collections.abc import Callable, Iterator, Mapping
 from functools import cache, cached_property, partial
@@ -14,7 +13,6 @@ from typing import Any, Final
 
 from google.protobuf.message import Message
 
-from muster.coordinator.edge.large_answers import LoopSlice
 from muster.coordinator.errors import ErrorCode
 from muster.coordinator.security.access_model import CLUSTER_NAME, Identity, Operation, ResourceType
 from muster.coordinator.security.redaction import (
@@ -39,6 +37,7 @@ from muster.coordinator.security.rights import (
     RequiredRight,
 )
 from muster.coordinator.server.security.call_rights import CallRights, IdentifiedCall
+from muster.long_work import LoopSlice, run_in_answer_thread
 
 # What is not judged
 # ------------------
@@ -291,7 +290,7 @@ async def judge_answer(answer: Any, request: Any, call: IdentifiedCall, rights: 
         answer = await judge_simulation(answer, request, call, rights)
     judge = AnswerJudge(who, rights, request)
     if answer.ByteSize() > LARGE_BYTES:
-        await asyncio.to_thread(judge.judge, answer)
+        await run_in_answer_thread(partial(judge.judge, answer))
     else:
         judge.judge(answer)
     return answer
@@ -317,7 +316,7 @@ async def judge_simulation(answer: Any, request: Any, call: IdentifiedCall, righ
     """A plan is told whole or not at all. Who brings a snapshot of their own knows what is in it."""
     if request.snapshot_json or not answer.snapshot_json:
         return answer
-    topics = await asyncio.to_thread(lambda: set(topics_of_snapshot(json.loads(answer.snapshot_json))))
+    topics = await run_in_answer_thread(lambda: set(topics_of_snapshot(json.loads(answer.snapshot_json))))
     hidden = sorted(find_hidden(topics, partial(rights.may_see, call.identity)))
     if not hidden:
         return answer

@@ -18,7 +18,6 @@ from typing import Any, Final, Protocol, TypeAlias
 import structlog
 from google.protobuf.message import Message
 
-from muster.coordinator.edge.committed_offsets import run_off_loop_if_large
 from muster.coordinator.edge.overload import LoopTime
 from muster.coordinator.errors import CoordinatorError, ErrorCode, Overloaded
 from muster.coordinator.rpc.v1 import quota_service_pb2 as pb
@@ -41,6 +40,7 @@ from muster.coordinator.security.state import QuotaEntity, QuotaKey, SecurityRec
 from muster.coordinator.server.rpc_dispatch import FastPathHandler, MethodKind, RpcCall, ServiceMethod, fast_path_of
 from muster.coordinator.server.security.security_store import ConcurrentSecurityChange, SecurityStore, error_code_for
 from muster.coordinator.server.services.group_responses import to_error_code
+from muster.long_work import make_aside, work_through
 from muster.storage.errors import StorageError
 
 # Creators of topics
@@ -332,7 +332,7 @@ class ConfiguredQuotas:
     ) -> list[tuple[QuotaEntity, Mapping[str, float]]]:
         """Raises InvalidQuota."""
         there = dict(self._store.state.quotas)
-        return await run_off_loop_if_large(lambda: filter_quotas(there, wanted, strict=strict), len(there))
+        return await make_aside(lambda: filter_quotas(there, wanted, strict=strict), len(there))
 
     async def alter(self, wanted: Sequence[Alteration], *, validate_only: bool) -> list[str]:
         """Each for itself: empty, or why it was refused. What was not is in force on return.
@@ -429,11 +429,11 @@ class QuotaService:
         except InvalidQuota as error:
             answer.error_code, answer.error_message = to_error_code(ErrorCode.INVALID_REQUEST), str(error)
             return answer
-        return await run_off_loop_if_large(lambda: build_described_quotas(answer, found), ROW * len(found))
+        return await make_aside(lambda: build_described_quotas(answer, found), ROW * len(found))
 
     async def alter_quotas(self, request: pb.AlterQuotasRequest, call: RpcCall) -> pb.AlterQuotasResponse:
         heavy = ROW * len(request.entries)
-        wanted = await run_off_loop_if_large(lambda: [parse_alteration(each) for each in request.entries], heavy)
+        wanted = await work_through(lambda: [parse_alteration(each) for each in request.entries], heavy)
         code: ErrorCode = ErrorCode.INVALID_REQUEST
         try:
             told = await self._quotas.alter(wanted, validate_only=request.validate_only)

@@ -29,18 +29,14 @@ from muster.coordinator.edge.committed_offsets import (
     fetch_in_slices,
     merge_zookeeper_positions,
     partition_exists,
-    run_off_loop_if_large,
 )
 from muster.coordinator.edge.large_answers import (
     MAX_GROUPS_PER_TURN,
     GroupFilter,
     GroupLists,
-    LoopSlice,
     SharedAnswers,
     count_groups,
-    make_aside,
     merge_group_lists,
-    slice_queue,
     weigh_consumer_group,
 )
 from muster.coordinator.edge.listener_base import UNRESTRICTED, TopicRightsSource
@@ -60,6 +56,7 @@ from muster.coordinator.server.services.central_groups import CentralElection
 from muster.coordinator.server.services.member_session import ServerSessions, read_to_end
 from muster.coordinator.server.services.shared_session import MEMBERS_PER_STREAM, SharedSessionHandler
 from muster.coordinator.server.services.zookeeper_registration import ZooKeeperGroups
+from muster.long_work import LoopSlice, make_aside, slice_queue, work_through
 
 if TYPE_CHECKING:
     from muster.coordinator.observability.history.group_history import GroupHistory
@@ -483,20 +480,20 @@ class GroupCoordinator:
         """
         rows = group_requests.count_partitions(request.topics)
         read = partial(group_requests.parse_offset_commit, request, self._driver.next_id(), client_host=call.peer_host)
-        event = await run_off_loop_if_large(read, rows)
+        event = await work_through(read, rows)
         catalog = self._partitions()
         separate = partial(group_responses.separate_unknown_partitions, event, catalog)
-        known, unknown = await run_off_loop_if_large(separate, rows)
+        known, unknown = await work_through(separate, rows)
         reply = effects.OffsetCommitReply()
         if known.offsets or not event.offsets:
             reply = await self._commit(known, request.include_zookeeper)
-        return await run_off_loop_if_large(
+        return await work_through(
             partial(group_responses.build_checked_commit_response, event, unknown, reply, catalog), rows
         )
 
     async def offset_fetch(self, request: pb.OffsetFetchRequest, call: RpcCall) -> pb.OffsetFetchResponse:
         """Very many positions slice by slice, each with its log's span at that moment: no lag is less than nothing."""
-        event = await run_off_loop_if_large(
+        event = await work_through(
             partial(group_requests.parse_offset_fetch, request, self._driver.next_id()),
             group_requests.count_partitions(request.topics),
         )
@@ -527,7 +524,8 @@ class GroupCoordinator:
         make = partial(
             group_responses.build_offset_fetch_response, reply, spans, sort=request.all_topics, in_zookeeper=there
         )
-        answer = await run_off_loop_if_large(make, len(reply.offsets))
+        aside = make_aside if request.all_topics else work_through
+        answer = await aside(make, len(reply.offsets))
         if request.include_commits and not reply.code:
             await self.add_commits(answer, event.group_id)
         return answer
@@ -571,16 +569,16 @@ class GroupCoordinator:
     async def txn_offset_commit(self, request: pb.TxnOffsetCommitRequest, call: RpcCall) -> pb.TxnOffsetCommitResponse:
         """As `offset_commit`, but that the coordinator of the transactional id is asked before the group is."""
         rows = group_requests.count_partitions(request.topics)
-        event = await run_off_loop_if_large(
+        event = await work_through(
             partial(group_requests.parse_txn_offset_commit, request, self._driver.next_id()), rows
         )
         catalog = self._partitions()
         separate = partial(group_responses.separate_unknown_partitions, event, catalog)
-        known, unknown = await run_off_loop_if_large(separate, rows)
+        known, unknown = await work_through(separate, rows)
         reply = effects.TxnOffsetCommitReply()
         if known.offsets or not event.offsets:
             reply = await self._commit_in_transaction(request.transactional_id, known)
-        return await run_off_loop_if_large(
+        return await work_through(
             partial(group_responses.build_txn_commit_response, event, unknown, reply, catalog), rows
         )
 
@@ -602,9 +600,7 @@ class GroupCoordinator:
                 reply = await self._observed.delete_positions(event.group_id, event.partitions)
         else:
             reply = await delete_existing(self._partitions(), event.partitions, partial(self._deleted, event))
-        return await run_off_loop_if_large(
-            lambda: group_responses.build_offset_delete_response(reply), len(reply.partitions)
-        )
+        return await work_through(lambda: group_responses.build_offset_delete_response(reply), len(reply.partitions))
 
     async def _deleted(self, event: events.OffsetDelete, places: PartitionTuple) -> effects.OffsetDeleteReply:
         part = replace(event, request_id=self._driver.next_id(), partitions=places)
@@ -719,7 +715,7 @@ class GroupCoordinator:
             with_snapshots=request.include_snapshots,
             room=self._snapshot_bytes,
         )
-        return await run_off_loop_if_large(make, sum(len(each.members) + len(each.moves) for each in reply.entries))
+        return await make_aside(make, sum(len(each.members) + len(each.moves) for each in reply.entries))
 
     async def watch_group(self, request: pb.WatchGroupRequest, call: RpcCall) -> AsyncIterator[pb.WatchGroupResponse]:
         """The group as it is now, then every change; a group that is not there yet is "Dead".

@@ -7,7 +7,6 @@ What a request means is decided by the coordinator of its id, as at Kafka's list
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final, TypeVar
 
-from muster.coordinator.edge.large_answers import make_aside
 from muster.coordinator.edge.request_limits import error_sentence
 from muster.coordinator.errors import CoordinatorError, ErrorCode
 from muster.coordinator.kafka.handlers.transaction_queries import (
@@ -45,6 +44,7 @@ from muster.coordinator.transactions.records import (
     NO_TIME,
     TransactionState,
 )
+from muster.long_work import make_aside
 from muster.storage.errors import StorageError
 
 TRANSACTION_SERVICE: Final = pb.DESCRIPTOR.services_by_name["Transactions"]

@@ -31,7 +31,8 @@ from muster.coordinator.web.api.node_queries import (
     read_settings,
 )
 from muster.coordinator.web.http.node_port import HttpRefusal, NodeFacts
-from muster.coordinator.web.http.responses import document_response, iterate_in_turns
+from muster.coordinator.web.http.responses import document_response
+from muster.long_work import iterate_in_turns
 
 MOST_NAMED: Final = 10_000
 """Topics, members or settings that one act names."""

@@ -1,14 +1,13 @@
 """Calls of the API to the node; an error code in an answer becomes a refusal with HTTP's status."""
 
-import asyncio
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final
 
 from google.protobuf.message import Message
 
-from muster.coordinator.edge.large_answers import make_aside, sort_in_runs
 from muster.coordinator.errors import ErrorCode
 from muster.coordinator.observability.doctor.model import ExaminedGroup, drained_ids, override_lines
 from muster.coordinator.observability.read_model.commit_history import CommitHistory
@@ -26,7 +25,7 @@ from muster.coordinator.rpc.v1 import coordinator_service_pb2 as pb
 from muster.coordinator.rpc.v1 import errors_pb2
 from muster.coordinator.rpc.v1.ledger_pb2 import Rebalance
 from muster.coordinator.web.http.node_port import HttpCaller, HttpRefusal, NodePort
-from muster.coordinator.web.http.responses import iterate_in_turns
+from muster.long_work import iterate_in_turns, make_aside, run_in_answer_thread, sort_in_runs
 from muster.storage.rpc.v1 import broker_service_pb2 as log_pb
 
 Place = tuple[str, int]
@@ -110,12 +109,7 @@ class NodeQueries:
         request = pb.OffsetFetchRequest(group_id=group, all_topics=True, include_zookeeper=include_zookeeper)
         answer = await self.call("OffsetFetch", request)
         check_group_code(answer.error_code, answer.error_message, f"group {group!r}")
-        found = {}
-        async for topic in iterate_in_turns(answer.topics):
-            for row in topic.partitions:
-                if row.committed_offset >= 0:
-                    found[topic.name, row.partition_index] = row.committed_offset
-        return dict(sorted(found.items()))
+        return await make_aside(partial(committed_positions, answer), count_rows(answer))
 
     async def lags(self, found: GroupDescription) -> tuple[list[PartitionLag], bool]:
         """Every partition that the group reads or has committed, and whether its positions could be had.
@@ -132,27 +126,27 @@ class NodeQueries:
     async def _lags(self, found: GroupDescription, *, include_zookeeper: bool) -> list[PartitionLag]:
         committed = await self.offsets(found.group_id, include_zookeeper=include_zookeeper)
         owners = found.owners()
-        there = await self.topics({topic for topic, _ in {*committed, *owners}})
-        counts = {topic.name: topic.partitions for topic in there}
+        rows = len(committed) + len(owners)
+        wanted = await make_aside(lambda: by_topic({*committed, *owners}), rows)
+        counts = {topic.name: topic.partitions for topic in await self.topics({*wanted})}
         request = pb.OffsetFetchRequest(
             group_id=found.group_id, include_log_offsets=True, include_zookeeper=include_zookeeper
         )
-        for topic, numbers in by_topic({*committed, *owners}).items():
+        for topic, numbers in wanted.items():
             if known := [number for number in numbers if found.watched or number < counts.get(topic, 0)]:
                 request.topics.add(name=topic, partition_indexes=known)
         if not request.topics:
             return []
         answer = await self.call("OffsetFetch", request)
         check_group_code(answer.error_code, answer.error_message, f"group {found.group_id!r}")
-        lags = await asyncio.to_thread(map_lags, [answer], owners)
-        return [lag for _, lag in sorted(lags.items())]
+        return await make_aside(lambda: [lag for _, lag in sorted(map_lags([answer], owners).items())], rows)
 
     async def commit_history(self, group: str) -> CommitHistory:
         """How its positions moved, as far as this node knows."""
         request = pb.OffsetFetchRequest(group_id=group, all_topics=True, include_commits=True)
         answer = await self.call("OffsetFetch", request)
         check_group_code(answer.error_code, answer.error_message, f"group {group!r}")
-        return await asyncio.to_thread(map_commits, answer)
+        return await run_in_answer_thread(partial(map_commits, answer))
 
     async def settings(self, group: str) -> GroupSettingsAnswer:
         """A group that nobody has heard of has nothing set."""
@@ -240,18 +234,9 @@ class NodeQueries:
         """The first offset at or after each time (LATEST, EARLIEST, or epoch milliseconds); -1 where there is none."""
         if not times:
             return {}
-        request = log_pb.ListOffsetsRequest()
-        for topic, numbers in by_topic(times).items():
-            line = request.topics.add(name=topic)
-            for number in numbers:
-                line.partitions.add(partition_index=number, timestamp=times[topic, number])
+        request = await make_aside(partial(make_offsets_request, times), len(times))
         answer = await self.call("ListOffsets", request)
-        found = {}
-        async for topic_result in iterate_in_turns(answer.topics):
-            for row in topic_result.partitions:
-                check_log_code(row.error_code, row.error_message, f"{topic_result.name}-{row.partition_index}")
-                found[topic_result.name, row.partition_index] = row.offset
-        return found
+        return await make_aside(partial(listed_offsets, answer), len(times))
 
     async def configs(self, topic: str | None = None) -> dict[str, str]:
         """The settings that hold for a topic, or the node's."""
@@ -278,10 +263,41 @@ def read_settings(answer: Any) -> GroupSettingsAnswer:
     return GroupSettingsAnswer(answer.version, values, defaults, answer.suspended)
 
 
+def committed_positions(answer: Any) -> dict[Place, int]:
+    """What there is of positions in OffsetFetch's answer, in order."""
+    rows = ((topic.name, row) for topic in answer.topics for row in topic.partitions)
+    found = ((name, row.partition_index, row.committed_offset) for name, row in rows if row.committed_offset >= 0)
+    return {(name, number): offset for name, number, offset in sort_in_runs(found)}
+
+
+def count_rows(answer: Any) -> int:
+    """Of partitions in an answer."""
+    return sum(len(topic.partitions) for topic in answer.topics)
+
+
+def make_offsets_request(times: Mapping[Place, int]) -> log_pb.ListOffsetsRequest:
+    request = log_pb.ListOffsetsRequest()
+    for topic, numbers in by_topic(times).items():
+        line = request.topics.add(name=topic)
+        for number in numbers:
+            line.partitions.add(partition_index=number, timestamp=times[topic, number])
+    return request
+
+
+def listed_offsets(answer: Any) -> dict[Place, int]:
+    """The offsets in ListOffsets' answer. Raises Refused where one could not be had."""
+    found = {}
+    for topic in answer.topics:
+        for row in topic.partitions:
+            check_log_code(row.error_code, row.error_message, f"{topic.name}-{row.partition_index}")
+            found[topic.name, row.partition_index] = row.offset
+    return found
+
+
 def by_topic(places: Any) -> dict[str, list[int]]:
     """Partition numbers by topic, both in order."""
     found: dict[str, list[int]] = {}
-    for topic, number in sorted(places):
+    for topic, number in sort_in_runs(places):
         found.setdefault(topic, []).append(number)
     return found
 

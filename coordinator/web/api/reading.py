@@ -4,6 +4,7 @@ import asyncio
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
+from functools import partial
 from typing import Any, Final, TypeVar
 from urllib.parse import urlencode
 
@@ -34,11 +35,13 @@ from muster.coordinator.observability.views.topics import (
     topic_document,
     topic_row,
 )
+from muster.coordinator.rpc.v1.ledger_pb2 import Rebalance
 from muster.coordinator.web.api.endpoint import LIMIT, OFFSET, ApiEndpoint, EndpointRequest, QueryParameter
 from muster.coordinator.web.api.node_queries import EARLIEST, LATEST, NodeQueries
 from muster.coordinator.web.http.monitoring import ConditionRow, condition_row
 from muster.coordinator.web.http.node_port import HttpRefusal
 from muster.coordinator.web.http.responses import compact_json, document_response, rows_response
+from muster.long_work import make_aside, run_in_answer_thread
 
 T = TypeVar("T")
 
@@ -107,8 +110,12 @@ async def explain(asking: NodeQueries, given: EndpointRequest) -> Response:
     generation = given["generation"] or 0
     limit = 0 if generation else given["limit"]
     entries = await asking.rebalances(given.names["group"], limit, generation, snapshots=given["snapshots"])
-    written = [await asyncio.to_thread(lambda entry: compact_json(entry_document(entry)), entry) for entry in entries]
+    written = [await run_in_answer_thread(partial(write_entry, entry)) for entry in entries]
     return Response(f"[{','.join(written)}]".encode(), 200, {"cache-control": "no-store"}, "application/json")
+
+
+def write_entry(entry: Rebalance) -> str:
+    return compact_json(entry_document(entry))
 
 
 async def incidents(asking: NodeQueries, given: EndpointRequest) -> Response:
@@ -119,7 +126,7 @@ async def incidents(asking: NodeQueries, given: EndpointRequest) -> Response:
         found = find_incidents(entries, names_of(entries), answer.stalls, answer.moves)
         return latest_incidents(found, entries, given["limit"])
 
-    return rows_response(await asyncio.to_thread(find), incident_document)
+    return rows_response(await run_in_answer_thread(find), incident_document)
 
 
 class GroupAdviser:
@@ -167,9 +174,15 @@ async def topic(asking: NodeQueries, given: EndpointRequest) -> Response:
     places = [(found.name, number) for number in range(found.partitions)]
     starts = await asking.offsets_at(dict.fromkeys(places, EARLIEST))
     ends = await asking.offsets_at(dict.fromkeys(places, LATEST))
-    rows = partition_rows(found.name, ((number, starts[name, number], ends[name, number]) for name, number in places))
     configs = await asking.configs_if_allowed(found.name)
-    return document_response(topic_document(found.name, found.topic_id, found.internal, rows, configs))
+
+    def written() -> Response:
+        rows = partition_rows(
+            found.name, ((number, starts[name, number], ends[name, number]) for name, number in places)
+        )
+        return document_response(topic_document(found.name, found.topic_id, found.internal, rows, configs))
+
+    return await make_aside(written, len(places))
 
 
 async def nodes(asking: NodeQueries, given: EndpointRequest) -> Response:

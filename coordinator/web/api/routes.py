@@ -4,11 +4,11 @@ The API shows what the command line prints with `-o json`, and offers the same a
 document are those of the types in the code. Without `http.actions` every action is refused.
 """
 
-import asyncio
 import json
 import re
 from collections.abc import Iterable
 from dataclasses import replace
+from functools import partial
 from typing import Any, Final
 
 from pydantic import TypeAdapter
@@ -38,6 +38,7 @@ from muster.coordinator.web.api.reading import READING_ENDPOINTS as QUESTIONS
 from muster.coordinator.web.http.identity import SessionTokens, identity_of
 from muster.coordinator.web.http.node_port import HttpCaller, HttpRefusal, NodePort
 from muster.coordinator.web.http.responses import document_response
+from muster.long_work import run_in_request_thread
 
 # The OpenAPI document
 # --------------------
@@ -197,7 +198,7 @@ async def read_body(endpoint: ApiEndpoint, request: Request) -> Any:
         raise HttpRefusal(415, "UNSUPPORTED_MEDIA_TYPE", f"the body is {kind[:100]!r}; expected application/json")
     data = await request.body()
     if len(data) > LARGE_BYTES:
-        return await asyncio.to_thread(parse_body, endpoint, data)
+        return await run_in_request_thread(partial(parse_body, endpoint, data))
     return parse_body(endpoint, data)
 
 

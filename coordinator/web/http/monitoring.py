@@ -18,6 +18,7 @@ from muster.coordinator.runtime.node_status import GROUPS, Condition
 from muster.coordinator.web.http.identity import IDENTITY
 from muster.coordinator.web.http.node_port import NodeHealth, NodePort
 from muster.coordinator.web.http.responses import json_response
+from muster.long_work import run_in_answer_thread
 
 # Probes
 # ------
@@ -137,7 +138,7 @@ async def gzip_pieces(pieces: Sequence[bytes]) -> Sequence[bytes]:
     """As one gzip stream; what is large is made in a thread, which lets go of the interpreter meanwhile."""
     if sum(map(len, pieces)) <= SMALL_BYTES:
         return list(compress_pieces(pieces))
-    return await asyncio.to_thread(lambda: list(compress_pieces(pieces)))
+    return await run_in_answer_thread(lambda: list(compress_pieces(pieces)))
 
 
 def compress_pieces(pieces: Sequence[bytes]) -> Iterator[bytes]:

@@ -13,9 +13,9 @@ from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from muster.coordinator.edge.large_answers import LoopSlice, slice_queue
 from muster.coordinator.observability.metrics.instruments import RequestMeter
 from muster.coordinator.web.http.node_port import HttpRefusal
+from muster.long_work import slice_queue
 
 # Small documents
 # ---------------
@@ -53,14 +53,6 @@ Dump = Callable[[T], str]
 def compact_json(value: Any) -> str:
     """JSON as programs like it: without spaces, any text as it is."""
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
-
-
-async def iterate_in_turns(items: Iterable[T]) -> AsyncIterator[T]:
-    """The same items; whoever else waits for the loop has his turn in between."""
-    breath = LoopSlice()
-    for item in items:
-        yield item
-        await breath.yield_if_used()
 
 
 def rows_response(

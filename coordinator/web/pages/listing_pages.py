@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Mapping
+from functools import partial
 from types import SimpleNamespace
 from typing import Any, Final
 from urllib.parse import urlencode
@@ -38,6 +39,7 @@ from muster.coordinator.web.pages.position_view import (
 )
 from muster.coordinator.web.pages.rebalance_view import rebalance_duration_ms, rebalance_view
 from muster.coordinator.web.pages.rendering import PageRenderer
+from muster.long_work import run_in_answer_thread
 
 SHOWN_ENTRIES: Final = 100
 OF_EACH_GROUP: Final = 20
@@ -90,7 +92,7 @@ class ListingPages:
                 latest[group.group_id] = last.started_at_ms if last else 0
             if number % 8 == 7:
                 await asyncio.sleep(0)
-        found_groups = await asyncio.to_thread(select_groups, groups, lags, troubled, latest, wanted)
+        found_groups = await run_in_answer_thread(partial(select_groups, groups, lags, troubled, latest, wanted))
         shown = found_groups[(page - 1) * PAGE : page * PAGE]
         headcounts = await self._asking.headcounts(group.group_id for group in shown)
         parts = []

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Final, NamedTuple, TypeVar
 
 from google.protobuf.message import Message
@@ -29,8 +30,8 @@ from muster.coordinator.rpc.v1 import coordinator_service_pb2 as group_pb
 from muster.coordinator.rpc.v1.errors_pb2 import ErrorCode
 from muster.coordinator.rpc.v1.ledger_pb2 import CoordinatorMove, NodeStall, Rebalance
 from muster.coordinator.web.http.node_port import CallNotOffered, HttpRefusal, NodePort
-from muster.coordinator.web.http.responses import iterate_in_turns
 from muster.coordinator.web.pages.assignment_map import PartitionOwnership
+from muster.long_work import iterate_in_turns, run_in_answer_thread
 from muster.storage.rpc.v1 import broker_service_pb2 as log_pb
 
 AT_ONCE: Final = 500
@@ -180,7 +181,7 @@ class PageQueries:
         if found.group_state == DEAD:
             raise HttpRefusal(404, "GROUP_ID_NOT_FOUND", f"there is no group {group_id!r} on this node")
         explained = await self.history(group_id, SHOWN_REBALANCES)
-        group = await asyncio.to_thread(map_group, found, self._asks.node().address)
+        group = await run_in_answer_thread(partial(map_group, found, self._asks.node().address))
         positions = await self.positions(group)
         settings = await self.settings(group_id)
         return GroupPageData(
@@ -219,7 +220,7 @@ class PageQueries:
             "OffsetFetch", group_pb.OffsetFetchRequest(group_id=group_id, all_topics=True), group_pb.OffsetFetchResponse
         )
         sizes = await self.sizes(wanted_topics(group))
-        ordered = await asyncio.to_thread(places_of, owners, committed, sizes)
+        ordered = await run_in_answer_thread(partial(places_of, owners, committed, sizes))
         answers = []
         for at in range(0, len(ordered), AT_ONCE):
             request = group_pb.OffsetFetchRequest(group_id=group_id, include_log_offsets=True)
@@ -227,7 +228,7 @@ class PageQueries:
                 request.topics.add(name=topic, partition_indexes=numbers)
             answers.append(await self.call("OffsetFetch", request, group_pb.OffsetFetchResponse))
             await asyncio.sleep(0)
-        return await asyncio.to_thread(map_lags, answers, owners)
+        return await run_in_answer_thread(partial(map_lags, answers, owners))
 
     async def sizes(self, topics: Iterable[str] | None = None) -> dict[str, int]:
         """Partitions by topic; None asks for all but internal ones. Topics that do not exist are left out."""

@@ -4,7 +4,6 @@ Autoescape is on and an unknown name is an error; a page that takes long is rend
 once, when the listener starts; their address has the content's hash, so that browsers keep them for good.
 """
 
-import asyncio
 import hashlib
 import mimetypes
 import time
@@ -22,6 +21,7 @@ from starlette.routing import Route
 from muster.coordinator.observability.views.formatting import harmless, spans
 from muster.coordinator.web.http.guard import segment_of
 from muster.coordinator.web.http.node_port import HttpRefusal, NodePort
+from muster.long_work import run_in_answer_thread
 
 # Assets
 # ------
@@ -129,5 +129,5 @@ class PageRenderer:
             found = self._environment.get_template(template).render({**around, **make()})
             return found.encode()
 
-        body = await asyncio.to_thread(made)
+        body = await run_in_answer_thread(made)
         return Response(body, status, HEADERS, HTML)

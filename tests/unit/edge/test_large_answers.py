@@ -10,7 +10,8 @@ import pytest
 from muster.coordinator.core.model.effects import ListReply
 from muster.coordinator.core.model.types import ListedGroup
 from muster.coordinator.edge import large_answers
-from muster.coordinator.edge.large_answers import GroupFilter, GroupLists, SharedAnswers, make_aside, sort_in_runs
+from muster.coordinator.edge.large_answers import GroupFilter, GroupLists, SharedAnswers
+from muster.long_work import make_aside, sort_in_runs
 
 
 class Kitchen:

@@ -12,7 +12,7 @@ from muster.coordinator.edge.committed_offsets import (
     fetch_in_slices,
 )
 from muster.coordinator.errors import ErrorCode
-from muster.storage.broker.requests import AT_ONCE
+from muster.long_work import AT_ONCE
 from tests.support.turns import turns_of_others
 
 PLACES = [("t", number) for number in range(2 * AT_ONCE + 1)]

@@ -9,7 +9,7 @@ import pytest
 from muster.coordinator.config import load_settings
 from muster.coordinator.core.control.settings_table import SETTINGS
 from muster.coordinator.kafka.handlers.configs import describe_settings, value_synonyms
-from muster.storage.broker.requests import TURN
+from muster.long_work import TURN
 from tests.fakes.memory_files import MemoryFiles
 from tests.support.kafka.door import NODE_ID, Door, made, play
 from tests.support.turns import turns_of_others

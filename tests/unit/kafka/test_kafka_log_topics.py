@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from muster.storage.broker.requests import AT_ONCE, TURN
+from muster.long_work import AT_ONCE, TURN
 from muster.storage.topics.catalog import format_id
 from tests.fakes.memory_files import MemoryFiles
 from tests.support.kafka.door import NODE_ID, Door, made, play

@@ -22,7 +22,7 @@ from muster.coordinator.kafka.handlers.committed_offsets import (
 )
 from muster.coordinator.kafka.handlers.group_requests import GroupRequests, PendingGroupReply
 from muster.coordinator.kafka.handlers.offset_commit_reader import CommitReader, OffsetCommitRequest
-from muster.storage.broker.requests import AT_ONCE
+from muster.long_work import AT_ONCE
 from muster.storage.errors import StorageError
 from tests.support.kafka.door import OneShard
 from tests.support.turns import turns_of_others

@@ -12,7 +12,8 @@ from muster.coordinator.kafka.codec.codec import decode_frame, decoder_of, encod
 from muster.coordinator.kafka.dispatch import ClientPeer, EncodedAnswer, HangUp, KafkaCall
 from muster.coordinator.kafka.handlers.produce_and_fetch import RecordHandlers
 from muster.coordinator.kafka.handlers.single_batch_produce import FEW, ProduceReader
-from muster.storage.broker.requests import AT_ONCE, LogRequests
+from muster.long_work import AT_ONCE
+from muster.storage.broker.requests import LogRequests
 from muster.storage.errors import UnknownTopicOrPartition
 from tests.fakes.memory_files import MemoryFiles
 from tests.support.kafka.listener import CONNECTION, LIMITS, HeldHandlers, client, listening

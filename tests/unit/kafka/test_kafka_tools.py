@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from muster.storage.broker.requests import AT_ONCE
+from muster.long_work import AT_ONCE
 from muster.storage.logs.producer_state import MarkerToWrite
 from muster.storage.records.batch import encode_batch
 from tests.support.kafka.door import NODE_ID, Door, made, play

@@ -23,7 +23,7 @@ from muster.coordinator.server.transactions.transaction_coordinator import Trans
 from muster.coordinator.transactions.effects import ListTransactionsReply
 from muster.coordinator.transactions.records import LAST_CLIENT_EPOCH, TransactionState, TransactionStored
 from muster.coordinator.transactions.state import MAX_TRANSACTION_PARTITIONS
-from muster.storage.broker.requests import AT_ONCE
+from muster.long_work import AT_ONCE
 from muster.storage.records.batch import encode_batch, read_batches
 from tests.fakes.memory_files import MemoryFiles, damage_log
 from tests.support.kafka.door import Door, made, play

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from muster.coordinator.edge import large_answers
-from muster.coordinator.edge.large_answers import LoopSlice, slice_queue
+from muster.long_work import LoopSlice, slice_queue
 
 
 async def turns_taken(work: int, slices: int) -> tuple[list[int], list[int]]:

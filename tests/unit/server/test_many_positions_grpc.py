@@ -14,7 +14,7 @@ from muster.coordinator.errors import ErrorCode
 from muster.coordinator.rpc.v1 import coordinator_service_pb2 as pb
 from muster.coordinator.server.services import group_requests, group_responses
 from muster.coordinator.server.services.group_coordinator import GroupCoordinator
-from muster.storage.broker.requests import AT_ONCE
+from muster.long_work import AT_ONCE
 from tests.support.group_service import group_service_context
 from tests.support.kafka.door import OneShard
 

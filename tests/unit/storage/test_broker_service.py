@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 
+from muster.long_work import TURN
 from muster.storage.broker.broker import Broker
 from muster.storage.broker.group_commit import GroupCommit
-from muster.storage.broker.requests import TURN, LogRequests
+from muster.storage.broker.requests import LogRequests
 from muster.storage.errors import MalformedRequest
 from muster.storage.records.batch import decode_records
 from muster.storage.rpc.v1 import broker_service_pb2 as pb

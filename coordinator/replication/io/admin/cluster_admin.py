@@ -36,7 +36,7 @@ from muster.coordinator.zookeeper.cluster.cluster_writes import (
 )
 from muster.coordinator.zookeeper.errors import ZooKeeperError
 from muster.coordinator.zookeeper.session import ZooKeeperSession
-from muster.storage.broker.requests import AT_ONCE
+from muster.long_work import AT_ONCE
 
 # Elections: what the image says of one (CL-A5)
 # ---------------------------------------------

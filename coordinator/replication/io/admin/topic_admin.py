@@ -38,7 +38,8 @@ from muster.coordinator.zookeeper.cluster.cluster_writes import StoredConfigs, w
 from muster.coordinator.zookeeper.consumer_group import gather_bounded
 from muster.coordinator.zookeeper.errors import ConnectionLost, MalformedZnode, ZooKeeperError, ZooKeeperRequestTooLarge
 from muster.coordinator.zookeeper.session import ZooKeeperSession
-from muster.storage.broker.requests import Changes, MorePartitions, NewTopic, map_in_turns
+from muster.long_work import map_in_turns
+from muster.storage.broker.requests import Changes, MorePartitions, NewTopic
 from muster.storage.config import LogSettings
 from muster.storage.errors import (
     InvalidConfig,

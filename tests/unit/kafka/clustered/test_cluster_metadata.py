@@ -8,7 +8,8 @@ import pytest
 
 from muster.coordinator.kafka.dispatch import HangUp
 from muster.coordinator.kafka.handlers.cluster_backend import MAX_CREATIONS, TopicCreations
-from muster.storage.broker.requests import AT_ONCE, NewTopic
+from muster.long_work import AT_ONCE
+from muster.storage.broker.requests import NewTopic
 from muster.storage.errors import InvalidTopicName, RequestTimedOut, StorageError, TopicAlreadyExists
 from tests.support.cluster_image import ALL, ME, OTHERS, ThreeNodes, led, node, topic_id
 from tests.support.kafka.door import Door, made, play

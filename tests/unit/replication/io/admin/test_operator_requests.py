@@ -27,7 +27,7 @@ from muster.coordinator.replication.protocol.cluster_metadata import (
     TopicView,
 )
 from muster.coordinator.zookeeper.session import ZooKeeperSession
-from muster.storage.broker.requests import AT_ONCE
+from muster.long_work import AT_ONCE
 
 UNIT = TopicPartition("t", 0)
 THREE = (1, 2, 3)

@@ -244,6 +244,7 @@ def on_topics(event: TopicsChanged, step: Step) -> None:
     state = step.state
     if len(state.groups) <= step.limits.slice_positions or not state.loaded_at_ms:
         state.review = None
+        step.out.rows += len(state.groups)
         for group in list(state.groups.values()):
             KINDS[type(group)].topics_changed(group, step)
         return

@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from itertools import count
 from time import thread_time
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, TypeAlias, TypeVar
 
 from muster.coordinator.edge.listener_base import (
     ACTIONS,
@@ -34,6 +34,7 @@ from muster.coordinator.kafka.codec.codec import (
     Decoder,
     Encoder,
     decoder_of,
+    encode,
     encoder_of,
     fields_in_version,
     is_flexible,
@@ -42,7 +43,7 @@ from muster.coordinator.kafka.codec.codec import (
 )
 from muster.coordinator.kafka.protocol import API_VERSIONS, APIS, Api
 from muster.coordinator.security.access_model import ANONYMOUS, UNAUTHENTICATED, Identity
-from muster.long_work import REQUEST_THREAD
+from muster.long_work import AT_ONCE, REQUEST_THREAD, make_aside
 
 if TYPE_CHECKING:
     from muster.coordinator.observability.metrics.instruments import Instruments, RequestMeter
@@ -77,6 +78,8 @@ Immediate: TypeAlias = Callable[[Any, "KafkaCall"], Any]
 
 INVALID_REQUEST: Final = 42
 
+T = TypeVar("T")
+
 DOOR: Final = "kafka"
 """This door's name among metrics."""
 
@@ -88,6 +91,13 @@ class EncodedAnswer:
 
     def __init__(self, body: list[Buffer]) -> None:
         self.body = body
+
+
+async def encode_aside(message: str, version: int, whole: Callable[[], T], rows: int) -> T | EncodedAnswer:
+    """Of few rows what `whole` makes, of many the bytes of it, made beside the loop."""
+    if rows <= AT_ONCE:
+        return whole()
+    return await make_aside(lambda: EncodedAnswer(encode(message, version, whole())), rows)
 
 
 class HangUp(Exception):

@@ -577,8 +577,8 @@ class Effects:
     what is left of something long: events to be stepped in later turns, one in each.
 
     `rest` is what is left of this very event, a chore as well. Until nothing is left the shard steps nothing else, and
-    what all slices have decided is one append. `rows` are those of replies that may be long: members, and positions by
-    the ten.
+    what all slices have decided is one append. `rows` are those of replies that may be long (members, and positions by
+    the ten), and groups that were all looked at.
     """
 
     records: list[Record] = field(default_factory=list)

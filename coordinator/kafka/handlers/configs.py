@@ -23,13 +23,14 @@ from muster.coordinator.core.control.settings_table import SETTINGS
 from muster.coordinator.core.model import effects, events
 from muster.coordinator.core.settings.shapes import KafkaType
 from muster.coordinator.edge.cluster_view import GRPC, KAFKA, coordinates_shard
+from muster.coordinator.edge.large_answers import SharedAnswers
 from muster.coordinator.edge.request_limits import MAX_SETTING_CHARS, describe_too_long, name_operator
 from muster.coordinator.errors import CoordinatorError, ErrorCode
 from muster.coordinator.kafka.codec.codec import encode, struct
-from muster.coordinator.kafka.dispatch import EncodedAnswer, KafkaCall
+from muster.coordinator.kafka.dispatch import EncodedAnswer, KafkaCall, encode_aside
 from muster.coordinator.kafka.handlers.group_requests import GroupRequests
 from muster.coordinator.kafka.protocol import check_length
-from muster.long_work import FEW, map_in_turns, run_in_answer_thread
+from muster.long_work import FEW, map_in_turns, run_in_answer_thread, sort_in_runs
 from muster.storage.broker.requests import RecordRequests
 from muster.storage.config import LogSettings, TopicSettings, node_setting
 from muster.storage.errors import InvalidConfig, InvalidRequest, StorageError
@@ -238,6 +239,7 @@ class GroupConfigs:
     def __init__(self, groups: GroupRequests, cluster: "ClusterView | None" = None) -> None:
         self._groups = groups
         self._cluster = cluster
+        self._listed: SharedAnswers[None, list[str]] = SharedAnswers()
 
     async def describe_settings(self, group_ids: Sequence[str]) -> list[effects.SettingsReply]:
         """What is set for each."""
@@ -251,6 +253,9 @@ class GroupConfigs:
         """The groups that have settings: Kafka's tools ask one node for those of all (KIP-1142).
 
         Raises CoordinatorError where a shard cannot say: a part is not the whole."""
+        return await self._listed.get(None, self._list)
+
+    async def _list(self) -> list[str]:
         shards = range(self._groups.shards)
         here = (
             shards if self._cluster is None else [shard for shard in shards if coordinates_shard(self._cluster, shard)]
@@ -459,19 +464,24 @@ class ConfigHandlers:
         )
         if not LISTED_RESOURCES.issuperset(types):
             return made(error_code=ErrorCode.UNSUPPORTED_VERSION)
-        found = {TOPIC_RESOURCE: sorted(self._broker.topics()), CLIENT_METRICS_RESOURCE: []}
+        found: dict[int, Collection[str]] = {TOPIC_RESOURCE: self._broker.topics().keys(), CLIENT_METRICS_RESOURCE: []}
         found[BROKER_RESOURCE] = found[BROKER_LOGGER_RESOURCE] = self._nodes()
         try:
             found[GROUP_RESOURCE] = await self._groups.listed() if GROUP_RESOURCE in types else []
         except CoordinatorError as error:
             return made(error_code=error.code)
         row = struct("ListConfigResourcesResponse.config_resources")
-        rows = [
-            row(resource_name=name, resource_type=kind)
-            for kind in sorted({*types}, reverse=True)
-            for name in found[kind]
-        ]
-        return made(config_resources=rows)
+
+        def whole() -> Any:
+            rows = [
+                row(resource_name=name, resource_type=kind)
+                for kind in sorted({*types}, reverse=True)
+                for name in sort_in_runs(found[kind])
+            ]
+            return made(config_resources=rows)
+
+        weight = sum(len(found[kind]) for kind in types)
+        return await encode_aside("ListConfigResourcesResponse", call.api_version, whole, weight)
 
     def _nodes(self) -> list[str]:
         if self._cluster is None:

@@ -3,7 +3,7 @@
 ListGroups and DeleteGroups cover groups of every kind; DescribeGroups describes classic groups.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 from uuid import uuid4
 
@@ -22,7 +22,7 @@ from muster.coordinator.edge.large_answers import (
 from muster.coordinator.edge.request_limits import error_sentence, name_operator
 from muster.coordinator.errors import CoordinatorError, ErrorCode
 from muster.coordinator.kafka.codec.codec import encode, struct
-from muster.coordinator.kafka.dispatch import EncodedAnswer, KafkaCall
+from muster.coordinator.kafka.dispatch import EncodedAnswer, KafkaCall, encode_aside
 from muster.coordinator.kafka.handlers.group_requests import GroupRequests
 from muster.coordinator.kafka.protocol import (
     GROUP_OPERATIONS,
@@ -78,14 +78,7 @@ class ConsumerGroupHandlers:
                 return struct("ConsumerGroupDescribeResponse")(groups=rows)
 
             weight = len(names) + sum(map(weigh_consumer_group, replies))
-            return await make_described("ConsumerGroupDescribeResponse", call.api_version, whole, weight)
-
-
-async def make_described(message: str, version: int, whole: Callable[[], Any], weight: int) -> Any:
-    """Of little what `whole` makes, of much its bytes, made beside the loop. weight: rows of all levels."""
-    if weight <= AT_ONCE:
-        return whole()
-    return await make_aside(lambda: EncodedAnswer(encode(message, version, whole())), weight)
+            return await encode_aside("ConsumerGroupDescribeResponse", call.api_version, whole, weight)
 
 
 def make_consumer_heartbeat_response(reply: effects.ConsumerHeartbeatReply) -> Any:
@@ -248,7 +241,7 @@ class GroupAdminHandlers:
                 return struct("DescribeGroupsResponse")(groups=rows)
 
             weight = len(names) + sum(len(reply.members) for reply in replies)
-            return await make_described("DescribeGroupsResponse", version, whole, weight)
+            return await encode_aside("DescribeGroupsResponse", version, whole, weight)
 
     async def delete_groups(self, request: Any, call: KafkaCall) -> Any:
         names = list(dict.fromkeys(request.groups_names))
@@ -265,7 +258,7 @@ class GroupAdminHandlers:
                 rows = [made(group_id=name, error_code=reply.code) for name, reply in zip(names, replies, strict=True)]
                 return struct("DeleteGroupsResponse")(results=rows)
 
-            return await make_described("DeleteGroupsResponse", call.api_version, whole, len(names))
+            return await encode_aside("DeleteGroupsResponse", call.api_version, whole, len(names))
 
 
 def make_list_response(replies: Sequence[effects.ListReply]) -> Any:

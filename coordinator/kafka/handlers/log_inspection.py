@@ -6,9 +6,9 @@ import shutil
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from muster.coordinator.kafka.codec.codec import encode, struct
-from muster.coordinator.kafka.dispatch import EncodedAnswer, KafkaCall
-from muster.long_work import AT_ONCE, make_aside, map_off_loop
+from muster.coordinator.kafka.codec.codec import struct
+from muster.coordinator.kafka.dispatch import KafkaCall, encode_aside
+from muster.long_work import AT_ONCE, map_off_loop, slice_queue
 from muster.storage.broker.requests import LogRequests
 from muster.storage.errors import StorageError
 from muster.storage.types import Topic, TopicPartition
@@ -64,15 +64,13 @@ class LogInspectionHandlers:
         def whole() -> Any:
             return make_directory_answer(self._directory, space, places, sizes)
 
-        if len(places) <= AT_ONCE:
-            return whole()
-        return await make_aside(lambda: EncodedAnswer(encode("DescribeLogDirsResponse", version, whole())), len(places))
+        return await encode_aside("DescribeLogDirsResponse", version, whole, len(places))
 
     async def _sizes(self, places: Sequence[TopicPartition]) -> list[int]:
         sizes: list[int] = []
         for start in range(0, len(places), AT_ONCE):
             sizes += self._broker.sizes(places[start : start + AT_ONCE])
-            await asyncio.sleep(0)
+            await slice_queue().wait()
         return sizes
 
     # DescribeProducers
@@ -92,11 +90,7 @@ class LogInspectionHandlers:
             topics=[topic_row(name=name, partitions=found) for name, found in topics.items()]
         )
         many = sum(len(found.active_producers) for found in rows.values())
-        if many <= AT_ONCE:
-            return answer
-        return await make_aside(
-            lambda: EncodedAnswer(encode("DescribeProducersResponse", call.api_version, answer)), many
-        )
+        return await encode_aside("DescribeProducersResponse", call.api_version, lambda: answer, many)
 
     def _producers(self, place: TopicPartition) -> Any:
         """The row of one partition. In any thread."""

@@ -8,11 +8,11 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple, TypeAlias
 
-from muster.coordinator.kafka.codec.codec import encode, struct
-from muster.coordinator.kafka.dispatch import EncodedAnswer, KafkaCall
+from muster.coordinator.kafka.codec.codec import struct
+from muster.coordinator.kafka.dispatch import EncodedAnswer, KafkaCall, encode_aside
 from muster.coordinator.kafka.handlers.produce_and_fetch import READ_COMMITTED, iterate_partitions
 from muster.coordinator.kafka.protocol import UnsupportedTimestamp, refuse_replica, refuse_transactions
-from muster.long_work import AT_ONCE, make_aside, map_here_or_off_loop
+from muster.long_work import AT_ONCE, map_here_or_off_loop, slice_queue
 from muster.storage.broker.broker import check_epoch, end_of_epoch
 from muster.storage.broker.requests import LogRequests
 from muster.storage.errors import InvalidRequest, OffsetNotAvailable, StorageError
@@ -99,9 +99,7 @@ class LogOffsetHandlers:
             return make_list_offsets_response(request, asked, await self._look_each(look, asked))
         async with self._turn:
             answer = make_list_offsets_response(request, asked, await self._look_each(look, asked))
-            return await make_aside(
-                lambda: EncodedAnswer(encode("ListOffsetsResponse", call.api_version, answer)), len(asked)
-            )
+            return await encode_aside("ListOffsetsResponse", call.api_version, lambda: answer, len(asked))
 
     async def _look_each(
         self, look: Callable[[OffsetQuery], ListedPartition], asked: Sequence[OffsetQuery]
@@ -208,7 +206,7 @@ class LeaderEpochHandlers:
                 rows.append(self._end(topic.topic, part, refusal))
                 done += 1
                 if done % AT_ONCE == 0:
-                    await asyncio.sleep(0)
+                    await slice_queue().wait()
             topics.append(made(topic=topic.topic, partitions=rows))
         return struct("OffsetForLeaderEpochResponse")(topics=topics)
 

@@ -11,15 +11,15 @@ from typing import Any, Final, NamedTuple, TypeVar
 from muster.coordinator.edge.cluster_view import NodeAddress
 from muster.coordinator.edge.large_answers import SharedAnswers
 from muster.coordinator.errors import ErrorCode
-from muster.coordinator.kafka.codec.codec import encode, struct
-from muster.coordinator.kafka.dispatch import EncodedAnswer, KafkaCall
+from muster.coordinator.kafka.codec.codec import struct
+from muster.coordinator.kafka.dispatch import KafkaCall, encode_aside
 from muster.coordinator.kafka.protocol import (
     CLUSTER_OPERATIONS,
     OPERATIONS_NOT_REQUESTED,
     TOPIC_OPERATIONS,
     UnknownTopicId,
 )
-from muster.long_work import AT_ONCE, FEW, LoopSlice, iterate_in_turns, run_in_answer_thread
+from muster.long_work import AT_ONCE, FEW, LoopSlice, iterate_in_turns
 from muster.storage.broker.requests import LogRequests, NewTopic
 from muster.storage.errors import InvalidRequest, StorageError, UnknownTopicOrPartition
 from muster.storage.topics.catalog import check_topic_name, format_id
@@ -113,9 +113,7 @@ class MetadataHandlers:
             if request.include_cluster_authorized_operations
             else OPERATIONS_NOT_REQUESTED,
         )
-        if rows.made <= AT_ONCE:
-            return answer
-        return await run_in_answer_thread(lambda: EncodedAnswer(encode("MetadataResponse", call.api_version, answer)))
+        return await encode_aside("MetadataResponse", call.api_version, lambda: answer, rows.made)
 
     def _has_many(self) -> bool:
         """Whether the answer about all topics is a large one."""

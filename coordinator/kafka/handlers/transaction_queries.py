@@ -1,6 +1,6 @@
 """What operators ask about transactional ids: DescribeTransactions and ListTransactions (KIP-664, KIP-994, KIP-1152).
 
-`describe_each` and `list_matching` answer for every listener.
+`describe_each` and `TransactionLists` answer for every listener.
 """
 
 import asyncio
@@ -10,9 +10,10 @@ from functools import partial
 from typing import Any, Final, NamedTuple
 
 from muster.coordinator.core.model.rights import compile_pattern
+from muster.coordinator.edge.large_answers import SharedAnswers
 from muster.coordinator.errors import CoordinatorError, ErrorCode
-from muster.coordinator.kafka.codec.codec import encode, struct
-from muster.coordinator.kafka.dispatch import EncodedAnswer, KafkaCall
+from muster.coordinator.kafka.codec.codec import struct
+from muster.coordinator.kafka.dispatch import KafkaCall, encode_aside
 from muster.coordinator.kafka.handlers.transactions import REFUSALS, TransactionService, refusal_code
 from muster.coordinator.transactions.effects import (
     DescribeTransactionReply,
@@ -21,7 +22,7 @@ from muster.coordinator.transactions.effects import (
 )
 from muster.coordinator.transactions.events import DescribeTransaction, ListTransactions
 from muster.coordinator.transactions.records import TransactionState
-from muster.long_work import AT_ONCE, make_aside, run_in_answer_thread
+from muster.long_work import run_in_answer_thread
 
 KNOWN_STATES: Final = frozenset(state.title for state in TransactionState)
 
@@ -66,24 +67,35 @@ class TransactionFilter:
 
 
 class MatchingTransactions(NamedTuple):
-    """What `list_matching` finds, and the refusals of the shards that cannot be read."""
+    """What `TransactionLists` finds, and the refusals of the shards that cannot be read."""
 
     listed: list[ListedTransaction]
     unread: dict[int, ListTransactionsReply]
 
 
-async def list_matching(service: TransactionService, wanted: TransactionFilter) -> MatchingTransactions:
-    """The ids of all shards that pass every filter. A shard that could not be loaded has none to list, at this node at
-    least, and keeps no others back (TX-C18). Raises CoordinatorError where a shard still loads, and for a pattern that
-    RE2 does not read; Overloaded, NodeShuttingDown."""
-    asked = wanted.states, wanted.producer_ids, wanted.open_longer_than_ms
-    replies = await service.ask_every_shard(lambda number: ListTransactions(number, *asked), ListTransactionsReply)
-    for each in replies.values():
-        if each.code not in (0, ErrorCode.NOT_COORDINATOR):
-            raise CoordinatorError(each.code, each.message)
-    listed = [each for reply in replies.values() for each in reply.transactions]
-    unread = {shard: reply for shard, reply in replies.items() if reply.code}
-    return MatchingTransactions(await keep_matching(listed, wanted.pattern), unread)
+class TransactionLists:
+    """Lists the ids of all shards, once for callers who ask for the same at the same time."""
+
+    def __init__(self, service: TransactionService) -> None:
+        self._service = service
+        self._shared: SharedAnswers[TransactionFilter, MatchingTransactions] = SharedAnswers()
+
+    async def get(self, wanted: TransactionFilter) -> MatchingTransactions:
+        """The ids that pass every filter. A shard that could not be loaded has none to list, at this node at least, and
+        keeps no others back (TX-C18). Raises CoordinatorError where a shard still loads, and for a pattern that RE2
+        does not read; Overloaded, NodeShuttingDown."""
+        return await self._shared.get(wanted, lambda: self._matching(wanted))
+
+    async def _matching(self, wanted: TransactionFilter) -> MatchingTransactions:
+        asked = wanted.states, wanted.producer_ids, wanted.open_longer_than_ms
+        ask = self._service.ask_every_shard
+        replies = await ask(lambda number: ListTransactions(number, *asked), ListTransactionsReply)
+        for each in replies.values():
+            if each.code not in (0, ErrorCode.NOT_COORDINATOR):
+                raise CoordinatorError(each.code, each.message)
+        listed = [each for reply in replies.values() for each in reply.transactions]
+        unread = {shard: reply for shard, reply in replies.items() if reply.code}
+        return MatchingTransactions(await keep_matching(listed, wanted.pattern), unread)
 
 
 async def keep_matching(listed: Sequence[ListedTransaction], pattern: str) -> list[ListedTransaction]:
@@ -111,6 +123,7 @@ class TransactionQueryHandlers:
 
     def __init__(self, service: TransactionService) -> None:
         self._service = service
+        self._lists = TransactionLists(service)
 
     async def describe_transactions(self, request: Any, call: KafkaCall) -> Any:
         """A row for each id that is named."""
@@ -122,11 +135,7 @@ class TransactionQueryHandlers:
         rows = len(names) + sum(len(each) for reply in replies for each in reply.partitions.values())
 
         answer = partial(make_described_response, names, replies)
-        if rows <= AT_ONCE:
-            return answer()
-        return await make_aside(
-            lambda: EncodedAnswer(encode("DescribeTransactionsResponse", call.api_version, answer())), rows
-        )
+        return await encode_aside("DescribeTransactionsResponse", call.api_version, answer, rows)
 
     async def list_transactions(self, request: Any, call: KafkaCall) -> Any:
         """Those of all shards, as far as states, producers, age and name are asked for. States that there are none of
@@ -139,7 +148,7 @@ class TransactionQueryHandlers:
         )
         response = struct("ListTransactionsResponse")(unknown_state_filters=wanted.unknown_states)
         try:
-            listed, _ = await list_matching(self._service, wanted)  # Kafka has no field for the rest.
+            listed, _ = await self._lists.get(wanted)  # Kafka has no field for the rest.
         except REFUSALS as error:
             response.error_code = refusal_code(error)
             return response
@@ -152,11 +161,7 @@ class TransactionQueryHandlers:
             ]
             return response
 
-        if len(listed) <= AT_ONCE:
-            return answer()
-        return await make_aside(
-            lambda: EncodedAnswer(encode("ListTransactionsResponse", call.api_version, answer())), len(listed)
-        )
+        return await encode_aside("ListTransactionsResponse", call.api_version, answer, len(listed))
 
 
 def make_described_response(names: Sequence[str], replies: Sequence[DescribeTransactionReply]) -> Any:

@@ -11,6 +11,7 @@ from typing import TypeAlias
 
 from muster.coordinator.observability.metrics.instruments import Timing
 from muster.coordinator.observability.metrics.table import FINENESS, Level, MetricFamily, MetricKind
+from muster.long_work import sort_in_runs
 
 # The formats
 # -----------
@@ -146,4 +147,4 @@ def fitted(sizes: Sizes, levels: frozenset[Level], most: int) -> SeriesBudget:
 
 def largest(sizes: Sizes, level: Level) -> Sequence[tuple[tuple[str, str], int]]:
     counts = [(key, each[level]) for key, each in sizes.items() if each.get(level)]
-    return sorted(counts, key=lambda row: (-row[1], row[0]))
+    return sort_in_runs(counts, lambda row: (-row[1], row[0]))

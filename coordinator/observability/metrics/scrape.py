@@ -66,6 +66,8 @@ class ScrapePage:
     """An answer that is being made."""
 
     sheet: ExpositionSheet
+    sizes: dict[tuple[str, str], Mapping[Level, int]] = field(default_factory=dict)
+    """("group" or "topic", name) -> how many series it has at each level."""
     budget: SeriesBudget = field(default_factory=SeriesBudget)
 
 
@@ -96,19 +98,24 @@ class Scraper:
     def page(self, form: ExpositionFormat) -> ScrapePage:
         return ScrapePage(ExpositionSheet(form, (*bulk_families(), FAMILIES[DURATION])))
 
-    def steps(self, page: ScrapePage, now_ms: int) -> Iterator[None]:
-        """Fill the page; each step is a millisecond or so, and others may have their turn after it."""
+    def measure(self, page: ScrapePage) -> Iterator[None]:
+        """How many series each group and topic has; each step is a millisecond at most, as those of `write` are."""
         fenced = self._fenced_by_group()
-        sizes: dict[tuple[str, str], dict[Level, int]] = {}
         for group, state in self._all_groups():
-            sizes["group", group.id] = self._size(group, state, fenced)
+            page.sizes["group", group.id] = self._size(group, state, fenced)
             yield
-        counts = self._source.partitions()
-        sizes |= {
-            ("topic", topic): {Level.TOPIC: 2, Level.PARTITION: SERIES * count} for topic, count in counts.items()
-        }
-        page.budget = fitted(sizes, self._levels, self._fineness.max_series)
-        yield
+        for topic, count in self._source.partitions().items():
+            page.sizes["topic", topic] = {Level.TOPIC: 2, Level.PARTITION: SERIES * count}
+            yield
+
+    def fit(self, page: ScrapePage) -> None:
+        """Decide what is left out, once all is measured. In any thread."""
+        page.budget = fitted(page.sizes, self._levels, self._fineness.max_series)
+        page.sizes = {}
+
+    def write(self, page: ScrapePage, now_ms: int) -> Iterator[None]:
+        """Fill the page, once it fits."""
+        fenced, counts = self._fenced_by_group(), self._source.partitions()
         alive, shadows = set(), ShadowDisagreement()
         for group, state in self._all_groups():
             alive.add(group.id)

@@ -9,10 +9,10 @@ and its groups keep their history meanwhile; the history goes with a shard that 
 """
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from secrets import token_hex
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple, Self
 
 import structlog
 
@@ -25,7 +25,7 @@ from muster.coordinator.observability.history.group_history import GroupHistory,
 from muster.coordinator.runtime.shards import ShardStatus
 from muster.coordinator.server.monitoring.load_meter import LogExtents, ObservedShards, PositionReader
 from muster.coordinator.server.rpc_dispatch import ServiceMethod, methods_of
-from muster.long_work import LoopSlice
+from muster.long_work import LoopSlice, make_aside
 
 if TYPE_CHECKING:
     from muster.coordinator.edge.cluster_view import ClusterView
@@ -85,16 +85,14 @@ class GroupSampler:
             if (shard := self._looking.active(number)) is not None:
                 sizes.update((group_id, len(stored)) for group_id, stored in shard.state.offsets.items() if stored)
             await breath.yield_if_used()
-        room = admit_groups(list(sizes.values()))
-        kept = {group_id for group_id, has in zip(sizes, room, strict=True) if has}
-        self._report_refused(len(sizes) - len(kept), sum(sizes.values()) - sum(sizes[group_id] for group_id in kept))
-        self.history.forget([group_id for group_id in self.history.groups if self._gone(group_id, kept, sizes)])
-        for group_id in kept:
+        room = await make_aside(lambda: GroupsWithRoom.of(sizes, self.history.groups), len(sizes))
+        self._report_refused(*room.refused)
+        self.history.forget([*room.crowded_out, *filter(self._gone, room.not_there)])
+        for group_id in room.kept:
             await self._look_at(group_id, breath)
 
-    def _gone(self, group_id: str, kept: set[str], there: Mapping[str, int]) -> bool:
-        if group_id in there:
-            return group_id not in kept
+    def _gone(self, group_id: str) -> bool:
+        """Whether a group without positions has none for good: its shard is not about to be loaded."""
         return self._looking.status(group_id) in (ShardStatus.ACTIVE, ShardStatus.UNLOADED)
 
     async def _look_at(self, group_id: str, breath: LoopSlice) -> None:
@@ -118,6 +116,26 @@ class GroupSampler:
         if self.history.notice != self._notice:
             self._notice = self.history.notice
             log.warning("history of groups", notice=self._notice or "there is room for all groups again")
+
+
+class GroupsWithRoom(NamedTuple):
+    """Of which groups the history is kept, and what becomes of those that it has."""
+
+    kept: list[str]
+    refused: tuple[int, int]
+    """Groups without room, and their positions."""
+    crowded_out: list[str]
+    not_there: list[str]
+    """They have no positions any more, or are not loaded."""
+
+    @classmethod
+    def of(cls, sizes: Mapping[str, int], known: Sequence[str]) -> Self:
+        """sizes: each group's positions. In any thread."""
+        room = admit_groups(list(sizes.values()))
+        kept = {group_id: sizes[group_id] for group_id, has in zip(sizes, room, strict=True) if has}
+        refused = len(sizes) - len(kept), sum(sizes.values()) - sum(kept.values())
+        crowded_out = [group_id for group_id in known if group_id in sizes and group_id not in kept]
+        return cls(list(kept), refused, crowded_out, [group_id for group_id in known if group_id not in sizes])
 
 
 # What a setting asks for

@@ -8,6 +8,7 @@ import shutil
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Protocol
 
@@ -33,7 +34,7 @@ from muster.coordinator.server.driver.driver import EngineDriver
 from muster.coordinator.server.grpc.adapter import GrpcMethods
 from muster.coordinator.server.services.member_session import ServerSessions
 from muster.coordinator.web.http.node_port import Exposition
-from muster.long_work import LoopSlice
+from muster.long_work import LoopSlice, run_in_answer_thread
 from muster.storage.rpc.v1 import broker_service_pb2
 
 if TYPE_CHECKING:
@@ -212,7 +213,10 @@ class NodeMetrics:
         page = self._scraper.page(form)
         disk_free = await asyncio.to_thread(free_disk_bytes, self._settings)
         breath = LoopSlice()
-        for _ in self._scraper.steps(page, self._clock.now_ms()):
+        for _ in self._scraper.measure(page):
+            await breath.yield_if_used()
+        await run_in_answer_thread(partial(self._scraper.fit, page))
+        for _ in self._scraper.write(page, self._clock.now_ms()):
             await breath.yield_if_used()
         pieces = list(page.sheet.pieces())
         for family in node_families(self._figures(page, disk_free), self.instruments, self._rebalances, name_code):

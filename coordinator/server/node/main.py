@@ -15,7 +15,7 @@ from muster.coordinator.config import Settings
 from muster.coordinator.config.tls import BadCertificate
 from muster.coordinator.edge.overload import keep_freed_memory, share_arenas
 from muster.coordinator.runtime.group_log import PartitionCountConflict
-from muster.coordinator.server.backend.upkeep import NodeIdInUse
+from muster.coordinator.server.backend.upkeep import NodeIdInUse, SurvivorFreezer
 from muster.coordinator.server.grpc.listener import AddressTaken
 from muster.coordinator.server.node.node import CoordinatorNode
 from muster.coordinator.server.node_events import log_start
@@ -80,6 +80,7 @@ async def serve_until_stopped(settings: Settings, announce: TextIO | None) -> in
     log_start(settings)
     gc.freeze()
     gc.set_threshold(YOUNG_OBJECTS, MIDDLE_AFTER, OLD_AFTER)
+    gc.callbacks.append(SurvivorFreezer())
     gc.enable()
     if announce is not None:
         line = {"event": "listening", "host": node.bound.host, "port": node.bound.port, "pid": os.getpid()}

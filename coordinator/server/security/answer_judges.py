@@ -37,7 +37,7 @@ from muster.coordinator.security.rights import (
     RequiredRight,
 )
 from muster.coordinator.server.security.call_rights import CallRights, IdentifiedCall
-from muster.long_work import LoopSlice, run_in_answer_thread
+from muster.long_work import LoopSlice, make_aside, run_in_answer_thread
 
 # What is not judged
 # ------------------
@@ -280,10 +280,13 @@ async def judge_answer(answer: Any, request: Any, call: IdentifiedCall, rights: 
     if answer.DESCRIPTOR.name == "ListGroupsResponse":
         answer = await copy_visible_groups(answer, who, rights)
     if answer.DESCRIPTOR.name == "ListTransactionsResponse":
-        keep_rows(
+        kind = ResourceType.TRANSACTIONAL_ID
+        may_see = partial(
+            keep_rows,
             answer.transactions,
-            lambda row: rights.may(who, Operation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, row.transactional_id),
+            lambda row: rights.may(who, Operation.DESCRIBE, kind, row.transactional_id),
         )
+        await make_aside(may_see, len(answer.transactions))
     if rights.sees_every_topic(who):
         return answer
     if answer.DESCRIPTOR.name == "SimulateAssignmentResponse":

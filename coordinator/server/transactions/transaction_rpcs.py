@@ -12,9 +12,9 @@ from muster.coordinator.errors import CoordinatorError, ErrorCode
 from muster.coordinator.kafka.handlers.transaction_queries import (
     MatchingTransactions,
     TransactionFilter,
+    TransactionLists,
     describe_each,
     keep_matching,
-    list_matching,
 )
 from muster.coordinator.kafka.handlers.transactions import TransactionService
 from muster.coordinator.kafka.protocol import RAISES_EPOCH, refuse_transactions
@@ -75,6 +75,7 @@ class TransactionRpcs:
 
     def __init__(self, service: TransactionService, history: TransactionHistory | None, *, node_id: int) -> None:
         self._service = service
+        self._lists = TransactionLists(service)
         self._history = history
         self._node_id = node_id
 
@@ -151,7 +152,7 @@ class TransactionRpcs:
         """The ids of all shards, as far as they pass every filter, and what could not be read."""
         wanted = filter_of(request)
         try:
-            found = await list_matching(self._service, wanted)
+            found = await self._lists.get(wanted)
         except CoordinatorError as refusal:
             return pb.ListTransactionsResponse(**refusal_of(refusal), unknown_states=wanted.unknown_states)
         return await make_aside(lambda: build_list(found, wanted.unknown_states), len(found.listed))

@@ -4,16 +4,17 @@ The API shows what the command line prints with `-o json`, and offers the same a
 document are those of the types in the code. Without `http.actions` every action is refused.
 """
 
+import asyncio
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import AsyncIterator, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any, Final
 
 from pydantic import TypeAdapter
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
 from muster.coordinator.web.api.actions import ACTION_ENDPOINTS as ACTS
@@ -144,6 +145,9 @@ ALL_ACTION_ENDPOINTS: Final = (*ACTS, *OVERRIDE_ENDPOINTS, *CANARY_ENDPOINTS)
 DOCUMENT: Final = f"{PREFIX}/openapi.json"
 TOKEN: Final = f"{PREFIX}/token"
 
+READ_AT_ONCE: Final = 4
+"""Answers that are in the making together: of fifty with 10,000 rows each, the rows would be a million objects, and a
+garbage collection holds everything up while it looks at them."""
 LARGE_BYTES: Final = 16 << 10
 """A body above this is read in a thread."""
 
@@ -160,20 +164,37 @@ def api_routes(asks: NodePort, tokens: SessionTokens, *, actions: bool) -> list[
         tokens.remember(answer, told)
         return answer
 
+    places = asyncio.Semaphore(READ_AT_ONCE)
     return [
         Route(DOCUMENT, document),
         Route(TOKEN, token),
-        *(reading_route(endpoint, asks) for endpoint in ALL_READING_ENDPOINTS),
+        *(reading_route(endpoint, asks, places) for endpoint in ALL_READING_ENDPOINTS),
         *(acting_route(endpoint, asks, tokens, actions=actions) for endpoint in ALL_ACTION_ENDPOINTS),
     ]
 
 
-def reading_route(endpoint: ApiEndpoint, asks: NodePort) -> Route:
+def reading_route(endpoint: ApiEndpoint, asks: NodePort, places: asyncio.Semaphore) -> Route:
+    """places: of requests that are answered at the same time, until the answer is in bytes."""
+
     async def answer(request: Request) -> Response:
         given = EndpointRequest(path_names(request), read_query(endpoint, request), raw_path(request))
-        return await endpoint.handler(NodeQueries(asks, caller_of(request)), given)
+        async with places:
+            response = await endpoint.handler(NodeQueries(asks, caller_of(request)), given)
+            return await written(response) if isinstance(response, StreamingResponse) else response
 
     return Route(PREFIX + endpoint.path, answer, methods=[endpoint.method])
+
+
+async def written(response: StreamingResponse) -> StreamingResponse:
+    """The same, with all its bytes made."""
+    pieces = [piece async for piece in response.body_iterator]
+    response.body_iterator = iterate_pieces(pieces)
+    return response
+
+
+async def iterate_pieces(pieces: Sequence[str | bytes | memoryview]) -> AsyncIterator[str | bytes | memoryview]:
+    for piece in pieces:
+        yield piece
 
 
 def acting_route(endpoint: ApiEndpoint, asks: NodePort, tokens: SessionTokens, *, actions: bool) -> Route:

@@ -4,7 +4,6 @@ A large answer of /metrics is compressed in a thread, which releases the interpr
 turn after each piece.
 """
 
-import asyncio
 import zlib
 from collections.abc import AsyncIterator, Iterator, Sequence
 from typing import Any, Final
@@ -18,7 +17,7 @@ from muster.coordinator.runtime.node_status import GROUPS, Condition
 from muster.coordinator.web.http.identity import IDENTITY
 from muster.coordinator.web.http.node_port import NodeHealth, NodePort
 from muster.coordinator.web.http.responses import json_response
-from muster.long_work import run_in_answer_thread
+from muster.long_work import run_in_answer_thread, slice_queue
 
 # Probes
 # ------
@@ -159,7 +158,7 @@ async def pass_pieces(pieces: Sequence[bytes]) -> AsyncIterator[bytes]:
         size += len(piece)
         if size >= PIECE_BYTES:
             yield b"".join(kept)
-            await asyncio.sleep(0)
+            await slice_queue().wait()
             kept, size = [], 0
     if kept:
         yield b"".join(kept)

@@ -1,20 +1,24 @@
 """The routes of what is about many: groups, ledger, topics, the node."""
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 from types import SimpleNamespace
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 from urllib.parse import urlencode
 
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from muster.coordinator.edge.large_answers import SharedAnswers
 from muster.coordinator.observability.history.group_history import PartitionRates
+from muster.coordinator.observability.read_model.groups import GroupListing
 from muster.coordinator.observability.views.member_names import names_of
 from muster.coordinator.observability.views.sentences import CAUSES, cause_name
 from muster.coordinator.rpc.v1.ledger_pb2 import Rebalance
+from muster.coordinator.security.access_model import UNAUTHENTICATED, Identity
+from muster.coordinator.web.http.identity import IDENTITY
 from muster.coordinator.web.http.node_port import HttpRefusal, NodePort
 from muster.coordinator.web.pages.group_pages import page_address, parse_number, rows_address
 from muster.coordinator.web.pages.group_view import BUSY, HEALTH_CLASSES, SamplerFigures
@@ -39,7 +43,7 @@ from muster.coordinator.web.pages.position_view import (
 )
 from muster.coordinator.web.pages.rebalance_view import rebalance_duration_ms, rebalance_view
 from muster.coordinator.web.pages.rendering import PageRenderer
-from muster.long_work import run_in_answer_thread
+from muster.long_work import iterate_in_turns, run_in_answer_thread
 
 SHOWN_ENTRIES: Final = 100
 OF_EACH_GROUP: Final = 20
@@ -48,12 +52,21 @@ WORSE: Final = {"": 0, "OK": 0, "NOTFOUND": 0, "IDLE": 0, "WARN": 1}
 EARLIEST, LATEST = -2, -1
 
 
+class GroupsSeen(NamedTuple):
+    """All groups, by name. lags: records; troubled: the highest number for the worst; both by group."""
+
+    groups: Sequence[GroupListing]
+    lags: dict[str, int]
+    troubled: dict[str, int]
+
+
 class ListingPages:
     def __init__(self, asks: NodePort, pages: PageRenderer) -> None:
         self._asks = asks
         self._asking = PageQueries(asks)
         self._pages = pages
         self._figures = SamplerFigures(asks.history, asks.sees_figures)
+        self._looks: SharedAnswers[Identity, GroupsSeen] = SharedAnswers()
 
     def routes(self) -> list[Route]:
         return [
@@ -81,17 +94,12 @@ class ListingPages:
             sort if sort in SORTS else "trouble",
             page,
         )
-        around, groups = self._around(request), await self._asking.groups()
-        await asyncio.sleep(0)
-        lags, troubled, latest = {}, {}, {}
-        for number, group in enumerate(groups):
-            lags[group.group_id] = self._figures.lag(group.group_id) or 0
-            troubled[group.group_id] = WORSE.get(self._figures.health(group.group_id)[0], 2)
-            if wanted.sort == "rebalance":
-                last = await self._asking.last_rebalance(group.group_id)
-                latest[group.group_id] = last.started_at_ms if last else 0
-            if number % 8 == 7:
-                await asyncio.sleep(0)
+        around = self._around(request)
+        groups, lags, troubled = await self._looks.get(request.scope.get(IDENTITY, UNAUTHENTICATED), self._look)
+        latest = {}
+        async for group in iterate_in_turns(groups if wanted.sort == "rebalance" else ()):
+            last = await self._asking.last_rebalance(group.group_id)
+            latest[group.group_id] = last.started_at_ms if last else 0
         found_groups = await run_in_answer_thread(partial(select_groups, groups, lags, troubled, latest, wanted))
         shown = found_groups[(page - 1) * PAGE : page * PAGE]
         headcounts = await self._asking.headcounts(group.group_id for group in shown)
@@ -127,6 +135,14 @@ class ListingPages:
             }
 
         return await self._pages.page("groups.html", "Groups", make)
+
+    async def _look(self) -> "GroupsSeen":
+        """At all groups that whoever asks may see."""
+        seen = GroupsSeen(await self._asking.groups(), {}, {})
+        async for group in iterate_in_turns(seen.groups):
+            seen.lags[group.group_id] = self._figures.lag(group.group_id) or 0
+            seen.troubled[group.group_id] = WORSE.get(self._figures.health(group.group_id)[0], 2)
+        return seen
 
     async def _ledger(self, request: Request) -> Response:
         given = request.query_params

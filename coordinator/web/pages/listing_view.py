@@ -26,6 +26,7 @@ from muster.coordinator.web.pages.page_data import GroupHeadcount
 from muster.coordinator.web.pages.pictures import draw_sparkline
 from muster.coordinator.web.pages.position_view import written_to
 from muster.coordinator.web.pages.rebalance_view import rebalance_address
+from muster.long_work import sort_in_runs
 
 PAGE: Final = 100
 SORTS: Final = ("trouble", "name", "lag", "rebalance")
@@ -94,7 +95,7 @@ def select_groups(
             "trouble": (-troubled.get(group.group_id, 0), -busy, idle, -lags.get(group.group_id, -1) if idle else 0),
         }.get(wanted.sort, ())
 
-    return sorted(found, key=lambda group: (*order(group), group.group_id))
+    return sort_in_runs(found, lambda group: (*order(group), group.group_id))
 
 
 def group_row(

@@ -31,7 +31,7 @@ from muster.coordinator.rpc.v1.errors_pb2 import ErrorCode
 from muster.coordinator.rpc.v1.ledger_pb2 import CoordinatorMove, NodeStall, Rebalance
 from muster.coordinator.web.http.node_port import CallNotOffered, HttpRefusal, NodePort
 from muster.coordinator.web.pages.assignment_map import PartitionOwnership
-from muster.long_work import iterate_in_turns, run_in_answer_thread
+from muster.long_work import iterate_in_turns, make_aside, run_in_answer_thread, sort_in_runs
 from muster.storage.rpc.v1 import broker_service_pb2 as log_pb
 
 AT_ONCE: Final = 500
@@ -138,7 +138,7 @@ class PageQueries:
     async def groups(self) -> Sequence[GroupListing]:
         answer = await self.call("ListGroups", group_pb.ListGroupsRequest(), group_pb.ListGroupsResponse)
         found = [map_listing(group) async for group in iterate_in_turns(answer.groups)]
-        return sorted(found, key=lambda group: group.group_id)
+        return await make_aside(lambda: sort_in_runs(found, lambda group: group.group_id), len(found))
 
     async def headcounts(self, group_ids: Iterable[str]) -> dict[str, GroupHeadcount]:
         """Those that are there, one call each: a large group's turn is its own."""

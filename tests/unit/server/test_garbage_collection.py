@@ -1,4 +1,4 @@
-"""Logs that are made are kept from the collector of garbage some at a time, and garbage is not kept with them."""
+"""What stays is kept from the collector of garbage: logs that are made, and whatever outlived a look at everything."""
 
 import gc
 import weakref
@@ -6,7 +6,13 @@ from collections.abc import Iterator
 
 import pytest
 
-from muster.coordinator.server.backend.upkeep import ALL_LOOKED_AT, FROZEN_AT_ONCE, LogFreezer
+from muster.coordinator.server.backend.upkeep import (
+    ALL_LOOKED_AT,
+    FROZEN_AT_ONCE,
+    LOOKS_BEFORE_ALL,
+    LogFreezer,
+    SurvivorFreezer,
+)
 
 
 class Circle:
@@ -21,6 +27,40 @@ def unfrozen() -> Iterator[None]:
     gc.unfreeze()
     yield
     gc.unfreeze()
+
+
+@pytest.fixture
+def freezer() -> Iterator[SurvivorFreezer]:
+    """At work, as in a node's process."""
+    made = SurvivorFreezer()
+    gc.callbacks.append(made)
+    yield made
+    gc.callbacks.remove(made)
+
+
+def test_what_outlives_a_look_at_the_oldest_is_passed_over_by_the_next(freezer: SurvivorFreezer) -> None:
+    kept = [[number] for number in range(10_000)]
+    gc.collect()
+    assert gc.get_freeze_count() > len(kept)
+    assert len(gc.get_objects()) < len(kept)
+
+
+def test_looks_at_the_young_freeze_nothing(freezer: SurvivorFreezer) -> None:
+    gc.collect(0)
+    gc.collect(1)
+    assert gc.get_freeze_count() == 0
+
+
+def test_one_look_in_many_finds_garbage_that_was_passed_over(freezer: SurvivorFreezer) -> None:
+    on_its_way = Circle()
+    garbage = weakref.ref(on_its_way)
+    gc.collect()
+    del on_its_way
+    for _ in range(LOOKS_BEFORE_ALL - 2):
+        gc.collect()
+    assert garbage() is not None
+    gc.collect()
+    assert garbage() is None
 
 
 def test_logs_are_passed_over_once_there_are_some() -> None:

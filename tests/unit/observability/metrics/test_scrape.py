@@ -1,7 +1,7 @@
 """Groups and topics as Prometheus reads them: its own client library parses what is asserted here."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 import numpy as np
 import pytest
@@ -34,6 +34,12 @@ Found = dict[tuple[str, frozenset[tuple[str, str]]], float]
 NASTY = 'a"b\\c\nd'
 
 
+def steps_of(scraper: Scraper, page: ScrapePage, now_ms: int) -> Iterator[None]:
+    yield from scraper.measure(page)
+    scraper.fit(page)
+    yield from scraper.write(page, now_ms)
+
+
 class Scraped:
     """One node's answers, parsed."""
 
@@ -45,7 +51,7 @@ class Scraped:
 
     def page(self, now_ms: int = 0, form: ExpositionFormat | None = None) -> ScrapePage:
         page = self.scraper.page(form or ExpositionFormat())
-        for _ in self.scraper.steps(page, now_ms):
+        for _ in steps_of(self.scraper, page, now_ms):
             pass
         return page
 
@@ -392,6 +398,6 @@ def test_no_step_goes_through_more_than_a_slice() -> None:
     look = source.ends
     source.ends = lambda topic, partitions: asked.append(len(partitions)) or look(topic, partitions)  # type: ignore
     page = scraped.scraper.page(ExpositionFormat())
-    for _ in scraped.scraper.steps(page, 0):
+    for _ in steps_of(scraped.scraper, page, 0):
         assert sum(asked) <= 200
         asked.clear()

@@ -43,7 +43,7 @@ from muster.coordinator.kafka.codec.codec import (
 )
 from muster.coordinator.kafka.protocol import API_VERSIONS, APIS, Api
 from muster.coordinator.security.access_model import ANONYMOUS, UNAUTHENTICATED, Identity
-from muster.long_work import AT_ONCE, REQUEST_THREAD, make_aside
+from muster.long_work import AT_ONCE, REQUEST_THREAD, run_in_answer_thread
 
 if TYPE_CHECKING:
     from muster.coordinator.observability.metrics.instruments import Instruments, RequestMeter
@@ -97,7 +97,7 @@ async def encode_aside(message: str, version: int, whole: Callable[[], T], rows:
     """Of few rows what `whole` makes, of many the bytes of it, made beside the loop."""
     if rows <= AT_ONCE:
         return whole()
-    return await make_aside(lambda: EncodedAnswer(encode(message, version, whole())), rows)
+    return await run_in_answer_thread(lambda: EncodedAnswer(encode(message, version, whole())))
 
 
 class HangUp(Exception):

@@ -51,6 +51,8 @@ class TinyShard:
         self.rounds: dict[str, int] = {}
         self.seen: list[Event] = []
         self.deadlines: dict[TimerKey, int] = {}
+        self.rows_of_a_fetch = 0
+        """How long a reply to a fetch is said to be."""
 
     def apply(self, record: Record) -> None:
         match record:
@@ -75,6 +77,7 @@ class TinyShard:
                 self.commit(event, now_ms, out)
             case OffsetFetch(request_id, group_id):
                 out.reply(request_id, OffsetFetchReply(offsets=self.fetch(group_id)))
+                out.rows = self.rows_of_a_fetch
             case JoinGroup():
                 self.parked.setdefault(event.group_id, []).append(event.request_id)
                 self.arm(("join", event.group_id), now_ms + JOIN_WAIT_MS, out)

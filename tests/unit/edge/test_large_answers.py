@@ -1,17 +1,13 @@
 """Answers that grow with the node's state: one at a time, shared by those who ask for the same."""
 
 import asyncio
-import threading
-from collections.abc import Iterable
 from typing import Any
 
 import pytest
 
 from muster.coordinator.core.model.effects import ListReply
 from muster.coordinator.core.model.types import ListedGroup
-from muster.coordinator.edge import large_answers
 from muster.coordinator.edge.large_answers import GroupFilter, GroupLists, SharedAnswers
-from muster.long_work import make_aside, sort_in_runs
 
 
 class Kitchen:
@@ -133,33 +129,3 @@ def test_fifty_lists_of_all_groups_ask_each_shard_twice_at_most_and_one_at_a_tim
 
     asyncio.run(play())
     assert asked == [*range(5)] * 2
-
-
-def test_a_large_answer_is_made_in_one_thread_and_a_small_one_here() -> None:
-    async def play() -> None:
-        here = threading.get_ident()
-        assert await make_aside(threading.get_ident, 3) == here
-        threads = await asyncio.gather(*(make_aside(threading.get_ident, 100_000) for _ in range(5)))
-        assert len({*threads}) == 1
-        assert here not in threads
-
-    asyncio.run(play())
-
-
-def test_large_answers_are_sorted_a_little_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One call of `sorted` for 50,000 entries kept the loop waiting for 60 ms: it lets go of the interpreter only when
-    it is done."""
-    longest = 0
-
-    def noted(items: Iterable[Any], **how: Any) -> list[Any]:
-        nonlocal longest
-        some = list(items)
-        longest = max(longest, len(some))
-        return sorted(some, **how)
-
-    monkeypatch.setattr(large_answers, "sorted", noted, raising=False)
-    rows = [(number * 7919 % 10_007, number) for number in range(20_000)]
-    assert sort_in_runs(rows) == sorted(rows)
-    assert sort_in_runs(rows, lambda row: row[0]) == sorted(rows, key=lambda row: row[0])  # equal ones in their order
-    assert longest <= 1_000
-    assert sort_in_runs([]) == []

@@ -8,6 +8,7 @@ import pytest
 
 from muster.coordinator.config import Settings
 from muster.coordinator.errors import ErrorCode, NodeShuttingDown, Overloaded
+from muster.coordinator.kafka import dispatch
 from muster.coordinator.kafka.codec.codec import decode_frame, encode, struct
 from muster.coordinator.kafka.dispatch import ApiVersionsHandler, ClientPeer, HangUp, KafkaCall
 from muster.coordinator.kafka.handlers import transaction_queries
@@ -375,7 +376,7 @@ def test_transactions_are_described_one_by_one() -> None:
 
 
 def test_very_many_transactions_are_described_beside_the_loop(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(transaction_queries, "AT_ONCE", 2)
+    monkeypatch.setattr(dispatch, "AT_ONCE", 2)
     monkeypatch.setattr(transaction_queries, "DESCRIBED_AT_ONCE", 2)
 
     async def story(door: Door) -> None:
@@ -673,7 +674,7 @@ def test_a_long_list_is_asked_for_in_several_turns_and_made_in_a_thread(monkeypa
             await begin(door, name)
         at_once = (await door.ask("ListTransactions", 1)).transaction_states
         monkeypatch.setattr(transaction_coordinator, "IDS_PER_TURN", 2)
-        monkeypatch.setattr(transaction_queries, "AT_ONCE", 3)
+        monkeypatch.setattr(dispatch, "AT_ONCE", 3)
         ours = door.transactions
         assert ours is not None
         assert list(ours._portions()) == [[0], [1], [2]]

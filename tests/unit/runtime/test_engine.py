@@ -12,7 +12,7 @@ from muster.coordinator.core.model import events
 from muster.coordinator.core.model.effects import REPLY_TYPES, JoinReply
 from muster.coordinator.core.model.events import Forget, Heartbeat, StoodStill, TimerFired
 from muster.coordinator.core.model.types import Cause, CommittedOffset
-from muster.coordinator.runtime import deadlines, engine
+from muster.coordinator.runtime import deadlines, engine, stepper
 from muster.coordinator.runtime.shards import not_served_sentence
 from muster.coordinator.runtime.stepper import SLOW_FLUSH_MS
 from tests.fakes.tiny_shard import JOIN_WAIT_MS, SESSION_MS, break_it, commit, fetch, heartbeat, join
@@ -69,6 +69,25 @@ def test_thousands_that_speak_at_once_have_several_turns_and_no_timer_fires_befo
     assert ("session", "g", "m") in bench.core().deadlines, "what it said last waits"
     assert len(bench.turn(SESSION_MS)) == 1
     assert not bench.engine.pending
+
+
+def test_a_long_reply_ends_a_turn_and_the_next_question_has_the_next_one() -> None:
+    """Fifty who ask for thousands of positions each would be one turn of a tenth of a second."""
+    bench = Bench()
+    bench.core().rows_of_a_fetch = stepper.MAX_ROWS_IN_TURN
+    assert codes(bench.turn(0, *(fetch(number) for number in range(1, 4)), heartbeat(4))) == [(1, NONE)]
+    assert bench.engine.pending
+    assert codes(bench.turn(0)) == [(2, NONE)]
+    assert codes(bench.turn(0)) == [(3, NONE)]
+    assert codes(bench.turn(0)) == [(4, NONE)]
+    assert not bench.engine.pending
+
+
+def test_replies_that_are_not_long_share_a_turn() -> None:
+    bench = Bench()
+    bench.core().rows_of_a_fetch = stepper.MAX_ROWS_IN_TURN // 3
+    assert codes(bench.turn(0, *(fetch(number) for number in range(1, 3)))) == [(1, NONE), (2, NONE)]
+    assert codes(bench.turn(0, *(fetch(number) for number in range(3, 5)))) == [(3, NONE), (4, NONE)]
 
 
 def test_a_timer_waits_for_those_that_were_queued_before_and_not_for_all_that_come_after() -> None:

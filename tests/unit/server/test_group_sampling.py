@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
+from muster import long_work
 from muster.coordinator.core.model.events import DeleteGroup, OffsetCommit, TopicsChanged, Unload
 from muster.coordinator.core.model.types import CommittedOffset, Limits
-from muster.coordinator.edge import large_answers
 from muster.coordinator.observability.history import group_history as bounds
 from muster.coordinator.observability.history.group_health import CommitWindows
 from muster.coordinator.observability.history.group_history import GroupHistory
@@ -183,7 +183,7 @@ def test_a_shard_that_failed_keeps_its_history_and_one_that_is_unloaded_does_not
 def test_a_large_group_is_looked_at_in_pieces_between_which_others_have_their_turn(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(large_answers, "SLICE_S", 0.0)
+    monkeypatch.setattr(long_work, "SLICE_S", 0.0)
     written(world, range(2_000), 10)
     world.commit("a", dict.fromkeys(range(2_000), 4))
     turns = 0
@@ -237,7 +237,7 @@ def test_a_large_group_is_judged_in_pieces_and_its_table_is_made_once(
 
 
 def test_a_group_that_goes_in_the_middle_of_its_sample(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(large_answers, "SLICE_S", 0.0)
+    monkeypatch.setattr(long_work, "SLICE_S", 0.0)
     written(world, range(2_000), 10)
     world.commit("a", dict.fromkeys(range(2_000), 4))
     turns = 0

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 from google.protobuf.message import Message
 
-from muster.coordinator.edge import large_answers
+from muster import long_work
 from muster.coordinator.rpc.v1 import coordinator_service_pb2 as pb
 from muster.coordinator.rpc.v1 import ledger_pb2
 from muster.coordinator.server.grpc.adapter import FEW_ROWS, PIECE_BYTES, encode_answer, encode_pieces, row_fields_of
@@ -43,7 +43,7 @@ def test_the_bytes_are_those_of_the_message(answer: Message) -> None:
 
 
 def test_others_have_turns_between_long_rows_and_no_piece_is_longer_than_a_row(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(large_answers, "SLICE_S", 0.0)
+    monkeypatch.setattr(long_work, "SLICE_S", 0.0)
     answer = explanation(50, PIECE_BYTES)
     turns = 0
 

@@ -244,7 +244,6 @@ def on_topics(event: TopicsChanged, step: Step) -> None:
     state = step.state
     if len(state.groups) <= step.limits.slice_positions or not state.loaded_at_ms:
         state.review = None
-        step.out.rows += len(state.groups)
         for group in list(state.groups.values()):
             KINDS[type(group)].topics_changed(group, step)
         return
@@ -327,6 +326,7 @@ def on_fetched_after_leaving(event: FetchedAfterLeaving, step: Step) -> None:
 
 
 def on_rights(event: RightsAnew, step: Step) -> None:
+    step.out.rows += len(step.state.groups)
     for group in list(step.state.groups.values()):
         KINDS[type(group)].rights_changed(group, event, step)
 

@@ -15,6 +15,7 @@ import gc
 import os
 import resource
 import shutil
+import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
@@ -303,18 +304,19 @@ class LogFreezer:
             gc.freeze()
 
 
-LOOKS_BEFORE_ALL: Final = 100
-"""Looks through the oldest generation between two that look through everything."""
+ALL_EVERY_S: Final = 3_600.0
+"""Between two looks through everything."""
 
 
 class SurvivorFreezer:
     """A callback of the collector (`gc.callbacks`): what a look through the oldest generation has left there is passed
     over by the next ones, or each would hold everything up for longer: half a second with 100,000 groups that are
-    shown on a page. Nearly all of it goes without the collector; for the rest, one look in a hundred sees everything.
+    shown on a page. Nearly all of it goes without the collector; for the rest, one look an hour sees everything.
     """
 
-    def __init__(self) -> None:
-        self._looks = 0
+    def __init__(self, monotonic_s: Callable[[], float] = time.monotonic) -> None:
+        self._monotonic_s = monotonic_s
+        self._saw_all_s = monotonic_s()
 
     def __call__(self, phase: str, info: Mapping[str, int]) -> None:
         if info["generation"] < OLDEST_GENERATION:
@@ -322,8 +324,9 @@ class SurvivorFreezer:
         if phase == "stop":
             gc.freeze()
             return
-        self._looks += 1
-        if self._looks % LOOKS_BEFORE_ALL == 0:
+        now_s = self._monotonic_s()
+        if now_s - self._saw_all_s >= ALL_EVERY_S:
+            self._saw_all_s = now_s
             gc.unfreeze()
 
 

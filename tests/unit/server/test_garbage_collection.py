@@ -7,9 +7,9 @@ from collections.abc import Iterator
 import pytest
 
 from muster.coordinator.server.backend.upkeep import (
+    ALL_EVERY_S,
     ALL_LOOKED_AT,
     FROZEN_AT_ONCE,
-    LOOKS_BEFORE_ALL,
     LogFreezer,
     SurvivorFreezer,
 )
@@ -29,38 +29,48 @@ def unfrozen() -> Iterator[None]:
     gc.unfreeze()
 
 
+class Clock:
+    now_s = 100.0
+
+    def __call__(self) -> float:
+        return self.now_s
+
+
 @pytest.fixture
-def freezer() -> Iterator[SurvivorFreezer]:
-    """At work, as in a node's process."""
-    made = SurvivorFreezer()
-    gc.callbacks.append(made)
-    yield made
-    gc.callbacks.remove(made)
+def clock() -> Iterator[Clock]:
+    """The clock of a freezer that is at work, as in a node's process."""
+    clock = Clock()
+    freezer = SurvivorFreezer(clock)
+    gc.callbacks.append(freezer)
+    yield clock
+    gc.callbacks.remove(freezer)
 
 
-def test_what_outlives_a_look_at_the_oldest_is_passed_over_by_the_next(freezer: SurvivorFreezer) -> None:
+def test_what_outlives_a_look_at_the_oldest_is_passed_over_by_the_next(clock: Clock) -> None:
     kept = [[number] for number in range(10_000)]
     gc.collect()
     assert gc.get_freeze_count() > len(kept)
     assert len(gc.get_objects()) < len(kept)
 
 
-def test_looks_at_the_young_freeze_nothing(freezer: SurvivorFreezer) -> None:
+def test_looks_at_the_young_freeze_nothing(clock: Clock) -> None:
     gc.collect(0)
     gc.collect(1)
     assert gc.get_freeze_count() == 0
 
 
-def test_one_look_in_many_finds_garbage_that_was_passed_over(freezer: SurvivorFreezer) -> None:
+def test_one_look_an_hour_finds_garbage_that_was_passed_over(clock: Clock) -> None:
     on_its_way = Circle()
     garbage = weakref.ref(on_its_way)
     gc.collect()
     del on_its_way
-    for _ in range(LOOKS_BEFORE_ALL - 2):
-        gc.collect()
+    clock.now_s += ALL_EVERY_S - 1
+    gc.collect()
     assert garbage() is not None
+    clock.now_s += 1
     gc.collect()
     assert garbage() is None
+    assert gc.get_freeze_count() > 0
 
 
 def test_logs_are_passed_over_once_there_are_some() -> None:

@@ -239,6 +239,7 @@ REST = (
             "tests/sim/replication/test_cluster_sim.py::test_a_run_does_not_depend_on_how_words_are_hashed",
             "tests/sim/replication/test_unit_schedules.py::test_no_schedule_breaks_a_rule",
             "tests/sim/replication/test_cluster_sim.py::test_clusters_in_bad_weather",
+            "tests/sim/replication/test_cluster_positions.py::test_many_clusters_keep_positions_right_and_meet_everything",
             "tests/sim/test_sim.py::test_each_checker_catches_what_is_broken_on_purpose",
             "tests/sim/transactions/test_transactions_sim.py::test_a_seed_is_one_run_under_any_hash_seed",
             "tests/sim/transactions/test_transactions_sim.py::test_each_rule_can_be_broken",

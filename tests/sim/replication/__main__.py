@@ -29,8 +29,8 @@ def arguments() -> argparse.Namespace:
 
 def weather_of(seed: int, *, unclean: bool, groups: bool = True) -> Weather:
     """Three to five nodes, as the seed says; every other one has groups, every fifth the storage engine, every fifth
-    transactional ids, every third of the others a topic that acknowledges before it flushes. Every other run with
-    groups has members that expire.
+    transactional ids (of these some carry positions, some are workers'), every third of the others a topic that
+    acknowledges before it flushes. Every other run with groups has members that expire.
 
     Where records may be lost by elections (of every other seed those that operators ask for), groups lose what was
     promised as well: there are none.
@@ -38,6 +38,8 @@ def weather_of(seed: int, *, unclean: bool, groups: bool = True) -> Weather:
     members = 2 if groups and not unclean and seed % 2 else 0
     real = groups and seed % 10 in (0, 5)
     hasty = not real and seed % 3 == 1 and seed % 10 not in (2, 8)
+    ids = 3 if groups and not unclean and seed % 10 in (2, 8) else 0
+    workers = ids if seed % 20 == 12 else 0
     return Weather(
         nodes=3 + seed % 3,
         unclean=unclean,
@@ -45,8 +47,10 @@ def weather_of(seed: int, *, unclean: bool, groups: bool = True) -> Weather:
         hasty=hasty,
         groups=members,
         real=real,
-        ids=3 if groups and not unclean and seed % 10 in (2, 8) else 0,
-        session_ms=1_500 if members and seed % 4 == 1 else 0,
+        ids=ids,
+        positions=bool(ids) and seed % 10 == 8,
+        workers=workers,
+        session_ms=1_500 if workers or (members and seed % 4 == 1) else 0,
     )
 
 

@@ -6,10 +6,12 @@ schedules meet more in a second than this world in a minute.
 
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from types import ModuleType
 from typing import Any
 from unittest.mock import patch
 
+from muster.coordinator.core.groups.state import PendingPositions
 from muster.coordinator.replication.protocol.cluster_metadata import NO_NODE_ID, ReplicaAssignment
 from muster.coordinator.replication.protocol.controller import events_and_effects, partition_state_machine
 from muster.coordinator.replication.protocol.controller.controller_state import NodeRegistry
@@ -18,10 +20,14 @@ from muster.coordinator.replication.protocol.controller.leader_handover import L
 from muster.coordinator.replication.protocol.follower import LeaderFetcher
 from muster.coordinator.replication.protocol.hosted_copies import CopyRemoval
 from muster.coordinator.replication.protocol.leader import Leader
-from muster.coordinator.runtime.leased import LeasedAnswers, LeasedDeadlines
+from muster.coordinator.runtime.leased import LeasedAnswers, LeasedDeadlines, LeasedEngine
+from muster.coordinator.runtime.ports import TxnMarkerFound
 from tests.sim.replication import node as simulated
 from tests.sim.replication.candidate import SimulatedCandidate
+from tests.sim.replication.groups.coordinator import SimGroups, WatchedShard
+from tests.sim.replication.groups.log import SimTail
 from tests.sim.replication.transactions.coordinator import SimTransactions
+from tests.sim.replication.transactions.messages import MarkerAsk
 
 Mutant = Callable[[], AbstractContextManager[Any]]
 
@@ -146,6 +152,47 @@ def knows_no_epoch(honest: Any) -> Any:
     return lambda self, shard: 0
 
 
+def forgets_what_waits(honest: Any) -> Any:
+    def loaded(self: LeasedEngine, job: Any, now_ms: int) -> None:
+        """A new coordinator of groups knows no positions of transactions that are open."""
+        if isinstance(job.core, WatchedShard):
+            job.core.state.pending = PendingPositions()
+        honest(self, job, now_ms)
+
+    return loaded
+
+
+def counts_markers_at_once(honest: Any) -> Any:
+    """Whoever was the leader of the group's shard has been told; what becomes of the marker is not waited for."""
+
+    def end_positions(self: SimGroups, asked: MarkerAsk, told: Callable[[int], None]) -> None:
+        honest(self, asked, lambda code: None)
+        told(0)
+
+    return end_positions
+
+
+def commits_after_a_move(honest: Any) -> Any:
+    """A later leader of the group's shard takes every end of a transaction for a commit."""
+
+    def end_positions(self: SimGroups, asked: MarkerAsk, told: Callable[[int], None]) -> None:
+        if self.coordinating.epoch_of(asked.place.partition) > 0:
+            asked = asked._replace(marker=replace(asked.marker, commit=True))
+        honest(self, asked, told)
+
+    return end_positions
+
+
+def passes_markers_over(honest: Any) -> Any:
+    """A standby takes positions in, and never hears how their transactions end."""
+
+    def more(self: SimTail, *, committed: bool) -> Any:
+        found = honest(self, committed=committed)
+        return None if found is None else (each for each in found if not isinstance(each, TxnMarkerFound))
+
+    return more
+
+
 MUTANTS: Mapping[str, Mutant] = {
     "ack before the flush": instead(Leader, "appended", acks_before_the_flush),
     "directory id ignored": instead(NodeRegistry, "standing", ignores_directories),
@@ -163,5 +210,9 @@ MUTANTS: Mapping[str, Mutant] = {
     "elected anew again and again": instead(partition_state_machine, "decide_unit", elects_again_and_again),
     "data before its addition is committed": instead(SimTransactions, "together", lambda honest: True),
     "coordinator epoch 0 in markers": instead(SimTransactions, "coordinator_epoch", knows_no_epoch),
+    "a new coordinator forgets what waits": instead(LeasedEngine, "loaded", forgets_what_waits),
+    "positions' marker at an old leader counts": instead(SimGroups, "end_positions", counts_markers_at_once),
+    "positions commit after a move": instead(SimGroups, "end_positions", commits_after_a_move),
+    "a standby passes markers over": instead(SimTail, "more", passes_markers_over),
     "moved before the others have it": instead(partition_state_machine, "finish_reassignment", finishes_at_once),
 }

@@ -9,6 +9,7 @@ from typing import Any
 
 from muster.coordinator.replication.protocol.cluster_metadata import (
     NO_EPOCH,
+    OFFSETS,
     ClusterImage,
     ClusterNode,
     NodeEndpoint,
@@ -24,12 +25,14 @@ from muster.coordinator.replication.protocol.lease import lease_of
 from muster.coordinator.replication.protocol.node_replicas import NodeReplicas, ReplicaSettings
 from tests.sim.replication.candidate import SimulatedCandidate
 from tests.sim.replication.disk import Disk
-from tests.sim.replication.groups.coordinator import LONG_MS, Answered, DrivenEngine, SimGroups
+from tests.sim.replication.groups.coordinator import LONG_MS, Answered, DrivenEngine, SimGroups, Watching
 from tests.sim.replication.network import Host, Network, Refused
 from tests.sim.replication.process.door import Door
 from tests.sim.replication.process.messages import Probing
 from tests.sim.replication.process.rounds import LAG_MS, Rounds
 from tests.sim.replication.transactions.coordinator import SharedByIds, SimTransactions
+from tests.sim.replication.transactions.messages import MarkerAsk
+from tests.sim.replication.transactions.positions_desk import PositionsDesk
 from tests.sim.replication.zookeeper import Client, Ensemble
 from tests.sim.world import START_MS, World
 
@@ -63,6 +66,9 @@ class SimNode:
         self.transactional: SharedByIds | None = None
         """What the coordinators of transactional ids share; None: nobody asks for these here."""
         self.ids: SimTransactions | None = None
+        self.positions: PositionsDesk | None = None
+        """Where there are both groups and transactional ids."""
+        self.watching = Watching()
         self._make_disk = make_disk
         self.disk = make_disk(self._new_directory())
         self.undone: list[TruncatedRecords] = []
@@ -108,6 +114,8 @@ class SimNode:
         self.candidate = SimulatedCandidate(self, self.zookeeper, self.settings)
         self.groups = None if self._answered is None else SimGroups(self, self._answered, self._session_ms)
         self.ids = None if self.transactional is None else SimTransactions(self, self.transactional)
+        if self.groups is not None and self.ids is not None:
+            self.positions = PositionsDesk(self, self.groups, self.ids.ask_coordinator)
         self.zookeeper.start()
         self.trace(f"{self.name} starts, directory {self.disk.directory}")
         self.rounds.look()
@@ -236,6 +244,13 @@ class SimNode:
         self.network.ask(
             self.name, whom, request, lambda got: self.run(life, lambda: then(got)), patience_ms=patience_ms, by=by
         )
+
+    def mark(self, asked: MarkerAsk, told: Callable[[int], None]) -> None:
+        """Write a marker: into the log of data, or by the shard of groups that it is for."""
+        if self.groups is not None and asked.place.topic == OFFSETS:
+            self.groups.end_positions(asked, told)
+        elif self.ids is not None:
+            self.ids.data.mark(asked, told)
 
     @property
     def engines(self) -> list[DrivenEngine]:

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from itertools import chain
 
+from muster.coordinator.core.requests.shard_diary import LEAST_FIRST_SESSION_MS
 from muster.coordinator.replication.protocol.cluster_metadata import (
     LEDGER,
     OFFSETS,
@@ -30,7 +31,9 @@ from tests.sim.replication.real_disk import RealDisk
 from tests.sim.replication.reassigner import Reassigner
 from tests.sim.replication.transactions.checkers import TransactionChecks
 from tests.sim.replication.transactions.coordinator import DATA_TOPICS, ID_SHARDS, SharedByIds
+from tests.sim.replication.transactions.position_checks import PositionChecks
 from tests.sim.replication.transactions.producers import ProducersHistory
+from tests.sim.replication.transactions.workers import PositionsHistory
 from tests.sim.replication.watching import DELETED, DRAINED, RETRY_MS, TOPICS
 from tests.sim.replication.weather import Weather
 from tests.sim.replication.zookeeper import NAME, Client, ConnectionLoss, Create, Delete, Ensemble, Put
@@ -71,7 +74,7 @@ class Run:
         ids = range(1, weather.nodes + 1)
         self.promises = Promises()
         self.stale = Stale(self.world)
-        answered = self.stale.answered if weather.groups else None
+        answered = self.stale.answered if weather.groups or weather.positions or weather.workers else None
         disk = RealDisk if weather.real else Disk
         self.history = MemberHistory(weather.session_ms or LONG_MS)
         self.nodes = [
@@ -80,10 +83,18 @@ class Run:
         ]
         self.checks = TransactionChecks(self.world, self.nodes)
         shared = SharedByIds(self.checks.answered, self._begun_in_a_log, self._marker_late, weather.late_markers)
-        self.transactional = ProducersHistory(self.world, self.nodes, self.network, shared, self.checks.told)
+        clients = (self.world, self.nodes, self.network, shared, self.checks.told)
+        self.transactional = ProducersHistory(*clients)
+        if weather.positions or weather.workers:
+            self.transactional = history = PositionsHistory(weather, *clients)
+            self.checks.positions = watching = PositionChecks(self.world, self.nodes, history, self._positions_passed)
+            history.outputs = watching.rules.outputs
+            for node in self.nodes:
+                node.watching = watching
         self.checks.history = self.transactional
+        self.ids = weather.workers or weather.ids
         for node in self.nodes:
-            node.transactional = shared if weather.ids else None
+            node.transactional = shared if self.ids else None
         self.checkers = Checkers(self.world, self.ensemble, self.nodes, self.promises, unclean=weather.unclean)
         self.producers: list[Producer] = []
         self.readers: list[Reader] = []
@@ -104,15 +115,15 @@ class Run:
         self.world.at(START_MS + 500, lambda: self._make_topic("orders", self.world.between(1, 3)))
         if self.weather.hasty:
             self.world.at(START_MS + 600, lambda: self._make_topic(HASTY, 1))
-        if self.weather.ids:
+        if self.ids:
             for topic, partitions in ((TRANSACTIONS, ID_SHARDS), *DATA_TOPICS.items()):
                 self._make_later(topic, partitions)
             producers = self.transactional
-            self.world.at(START_MS + 1_500, lambda: producers.start(self.weather.ids, self.weather.levels))
+            self.world.at(START_MS + 1_500, lambda: producers.start(self.ids, self.weather.levels))
             self.world.at(START_MS + 1_500, self.checks.look)
         if self.weather.groups:
             self._make_groups()
-        else:
+        elif self.checks.positions is None:
             for number in range(2):
                 for topic in (OFFSETS, LEDGER):
                     self._client(TopicPartition(topic, number))
@@ -122,6 +133,11 @@ class Run:
         self.transactional.close()
         quiet_ms = max(START_MS + self.weather.lasts_ms, self.thawed_ms) + QUIET_MS
         self.world.run(quiet_ms, self.checkers.look)
+        if self.weather.workers:
+            # Of a coordinator that was lost members may be kept for as long, with the inputs that they own (CL-G7).
+            longest_ms = quiet_ms + LEAST_FIRST_SESSION_MS + QUIET_MS
+            self.world.run(longest_ms, self.checkers.look, self.transactional.consumed)
+            quiet_ms = self.world.now_ms
         for each in (*self.producers, *self.readers, *chain(*self.history.members.values())):
             each.stopped = True
         self.world.run(quiet_ms + 4_000, self.checkers.look)
@@ -131,7 +147,7 @@ class Run:
         self.reassigner.end()
         self.checkers.elections.end(self.ensemble.committed, self.nodes)
         self._groups_are_well()
-        if self.weather.ids:
+        if self.ids:
             self.checks.end()
         self.checkers.end()
         if self.world.violations:
@@ -370,6 +386,22 @@ class Run:
             for_ms = SESSION_MS + self.world.between(700, 2_000)
             self.thawed_ms = max(self.thawed_ms, self.world.now_ms + for_ms)
             self.world.after(0, lambda: node.freeze(for_ms))
+
+    def _positions_passed(self, node: SimNode) -> None:
+        """A node has decided something about positions in a transaction, which nobody else has heard of."""
+        if self.weather.move_rate and self.transactional.faulty and self.world.chance(self.weather.move_rate):
+            self.world.census["coordinators of groups gone behind positions"] += 1
+            self.world.after(self.world.between(0, 40), lambda: self._goes(node))
+
+    def _goes(self, node: SimNode) -> None:
+        if not node.alive or node.frozen:
+            return
+        if self.world.chance(0.5):
+            self.down(node, power=self.world.chance(0.5), back_ms=self.world.between(50, 2_000))
+        else:
+            for_ms = SESSION_MS + self.world.between(200, 2_000)
+            self.thawed_ms = max(self.thawed_ms, self.world.now_ms + for_ms)
+            node.freeze(for_ms)
 
     def _go_dark(self) -> None:
         for node in self.nodes:

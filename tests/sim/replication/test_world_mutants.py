@@ -27,6 +27,8 @@ def weather(*kinds: str, **more: Any) -> Weather:
     return Weather(**{"fault_every_ms": 900, "lasts_ms": 12_000, "kinds": kinds, **more})
 
 
+MOVES = ("elect", "elect", "kill", "bounce", "cut")
+POSITIONS: dict[str, Any] = {"fault_every_ms": 4_000, "lasts_ms": 8_000, "ids": 3, "positions": True, "move_rate": 0.1}
 CUT_OFF = ("cut", "cut", "freeze", "client cut", "one way", "kill")
 
 WORLD: dict[str, tuple[int, Weather]] = {
@@ -47,6 +49,10 @@ WORLD: dict[str, tuple[int, Weather]] = {
         2,
         weather("elect", fault_every_ms=4_000, ids=4, levels=(0,), late_markers=0.5, stall_rate=0.1),
     ),
+    "a new coordinator forgets what waits": (0, weather(*MOVES, **POSITIONS)),
+    "positions' marker at an old leader counts": (0, weather(*MOVES, **POSITIONS)),
+    "positions commit after a move": (0, weather(*MOVES, **POSITIONS)),
+    "a standby passes markers over": (0, weather(*MOVES, **POSITIONS)),
     "timers run without the lease": (1, weather(*CUT_OFF, groups=2, session_ms=1_500)),
     "answers before they are committed": (14, weather("freeze", "cut", "power", "all power", groups=2)),
 }

@@ -26,12 +26,19 @@ class Weather:
     """How long members may be silent; 0: longer than any run, so that no member is ever missed."""
     ids: int = 0
     """So many transactional ids, with producers."""
+    positions: bool = False
+    """Their transactions carry positions of groups without members."""
+    workers: int = 0
+    """So many of these ids are of workers, which read inputs as members of a group; then all are. They need sessions
+    (`session_ms`) that end within the run."""
     levels: tuple[int, ...] = (0, 2)
     """Of these producers, in turn."""
     late_markers: float = 0.1
     """How often a marker is held up on its way."""
     stall_rate: float = 0.0
     """How often its coordinator stands still then, until another node coordinates."""
+    move_rate: float = 0.0
+    """How often the node that coordinates a group goes just behind positions in a transaction, or its marker."""
     dark_rate: float = 0.0
     """How often the whole house goes dark just behind the first record of a transaction in a log."""
     real: bool = False

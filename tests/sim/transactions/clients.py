@@ -13,6 +13,9 @@ from tests.sim.transactions.node import PLACES, Produce
 
 AGAIN = frozenset({3, 6, 7, 14, 15, 16, 19, 51})
 GIVEN_UP = -2
+UNRESOLVED = frozenset({GIVEN_UP, 45})
+"""Ends of a batch that may be in the log for all that, under its sequence: a former leader, whose log is behind, finds
+it out of order. Before level 2 clients take another epoch then, with the first sequences (KIP-360)."""
 
 
 @dataclass(slots=True)
@@ -151,7 +154,7 @@ class Producer:
         if self.level < 2 and not added:
             return
         yield from self.end(transaction, commit=not failed and self.rng.random() < 0.8 and transaction.content)
-        if self.level < 2 and failed == GIVEN_UP and not self.dead:
+        if self.level < 2 and failed in UNRESOLVED and not self.dead:
             yield from self.init(self.producer_id, self.epoch)  # What was given up may come late.
 
     def extend(self, transaction: Transaction, added: set[tuple[str, int]]) -> Steps:

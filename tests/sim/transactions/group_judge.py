@@ -7,25 +7,21 @@ waits, and what waits keeps what is committed (TX-G6). 12 for positions: live st
 
 from typing import Any
 
-from muster.coordinator.core.model.effects import OffsetFetchReply
-from muster.coordinator.core.model.events import ExpireOffsets, OffsetFetch
-from muster.coordinator.core.model.records import OffsetDeleted, TxnMarked, TxnOffsetsStored
-from muster.coordinator.errors import ErrorCode
+from muster.coordinator.core.model.records import TxnMarked, TxnOffsetsStored
 from muster.coordinator.transactions.records import TransactionStored
-from tests.sim.transactions.clients import Tag, Transaction
+from tests.sim.transactions.clients import Tag
 from tests.sim.transactions.judge import Judge, Place, Violation
 from tests.sim.transactions.logs import MarkerBatch
-from tests.sim.transactions.positions import GROUP_PLACE, PositionsModel, known_positions
-
-Source = tuple[int, int]
-"""An input: its partition and offset."""
+from tests.sim.transactions.position_rules import PositionRules
+from tests.sim.transactions.positions import GROUP_PLACE, PositionsModel
 
 
 class PositionsJudge(Judge):
     def __init__(self, world: Any) -> None:
         super().__init__(world)
         self.model = PositionsModel()
-        self.outputs: dict[Source, Tag] = {}
+        self.rules = PositionRules(world, self.check)
+        self.outputs = self.rules.outputs
         self.first: str = ""
 
     # Whatever is raised in a step would be taken for a bug of the shard.
@@ -47,61 +43,22 @@ class PositionsJudge(Judge):
         """It was replayed."""
         self.model = PositionsModel()
         self.model.read(side.log.read_groups(0))
-        self.compare(shard, "a replay finds")
-
-    def compare(self, shard: Any, what: str) -> None:
-        wanted = self.model.committed(), self.model.pending()
-        live = known_positions(shard.state)
-        self.check(live == wanted, f"11: {what} {live}, and the log says {wanted}")
+        self.rules.compare(self.model, shard.state, "a replay finds")
 
     def groups_stepped(self, side: Any, shard: Any, event: Any, effects: Any) -> None:
-        waiting = {key for _, key, _ in self.model.pending()}
+        self.rules.take(self.model, event, effects)
         for record in effects.records:
-            if isinstance(event, ExpireOffsets) and isinstance(record, OffsetDeleted):
-                key = (record.group_id, record.topic, record.partition)
-                self.world.met["position expired"] += 1
-                self.check(key not in waiting, f"11: the position {key} expires, and a transaction's waits")
-            self.model.take(record)
             if isinstance(record, TxnOffsetsStored):
                 self.world.passed("positions")
             if isinstance(record, TxnMarked):
-                self.world.passed("a marker of positions")
                 self.position_ends(record, side)
-        self.compare(shard, f"after {type(event).__name__} it knows")
-        if isinstance(event, OffsetFetch):
-            for _, reply in effects.replies:
-                if isinstance(reply, OffsetFetchReply) and not reply.code:
-                    self.check_fetch(event, reply)
+        self.rules.compare(self.model, shard.state, f"after {type(event).__name__} it knows")
 
     def position_ends(self, record: TxnMarked, side: Any) -> None:
         """A marker is decided; whether that was durable before was looked at when it was sent."""
-        for each in self.model.ended:
-            self.world.met[f"position {'counts' if record.commit else 'dropped'}"] += 1
-            transaction = self.transaction_of(each.tag)
-            if record.commit and transaction is not None:
-                where = f"{each.tag} at {each.key}"
-                self.check(transaction.commit_sent, f"11: {where} counts, and nobody asked for a commit")
-                self.check(transaction.outcome != "aborted", f"11: {where} counts, and was aborted")
+        self.world.passed("a marker of positions")
         batch = MarkerBatch(record.producer_id, record.epoch, record.commit, record.coordinator_epoch, record.level)
         self.marked(GROUP_PLACE, batch, side.group_log.end_offset)
-
-    def check_fetch(self, event: OffsetFetch, reply: OffsetFetchReply) -> None:
-        unstable = self.model.unstable(event.group_id) if event.require_stable else set()
-        committed = self.model.committed()
-        for place in event.partitions or ():
-            refused = reply.refused.get(place)
-            told = refused is ErrorCode.UNSTABLE_OFFSET_COMMIT
-            self.world.met["told unstable"] += told
-            self.check(told == (place in unstable), f"11: of {event.group_id} {place} is told {refused}: {unstable}")
-            found = reply.offsets.get(place)
-            wanted = committed.get((event.group_id, *place))
-            if not told:
-                offset = None if found is None else found.offset
-                self.check(offset == wanted, f"11: {event.group_id} {place} is told {offset}, committed is {wanted}")
-
-    def transaction_of(self, tag: str) -> Transaction | None:
-        transaction: Transaction | None = self.world.tagged.get(tag)
-        return transaction
 
     # -- the coordinator of transactions --------------------------------------------------------------------
 
@@ -121,9 +78,7 @@ class PositionsJudge(Judge):
 
     def check_shown(self, place: Place, offset: int, tag: Tag) -> None:
         super().check_shown(place, offset, tag)
-        if tag.source is not None:
-            other = self.outputs.setdefault(tag.source, tag)
-            self.want(other is tag, f"10: input {tag.source} has two outputs, {other} and {tag} at {place}")
+        self.rules.check_output(place, offset, tag)
 
     # -- the end --------------------------------------------------------------------------------------------
 
@@ -135,39 +90,12 @@ class PositionsJudge(Judge):
         self.want(not opened, f"8: {opened} are open in {GROUP_PLACE}")
         self.model = PositionsModel()
         self.model.read(node.groups.log.read_groups(0))
-        self.compare(node.groups.shard, "in the end it knows")
-        self.raise_found()
+        self.rules.compare(self.model, node.groups.shard.state, "in the end it knows")
         for transaction in self.world.transactions:
-            self.check_positions(transaction)
+            self.rules.check_transaction(self.model, transaction, self.shown_records)
         if self.world.options.workers:
-            self.check_exactly_once()
-
-    def check_positions(self, transaction: Transaction) -> None:
-        tag, model = repr(transaction), self.model
-        gone = model.gone.get(tag, set())
-        counted, dropped = model.counted.get(tag, set()), model.dropped.get(tag, set())
-        self.want(not (counted and dropped), f"11: of {tag} {counted} count and {dropped} do not")
-        wanted = transaction.positions
-        if transaction.outcome == "committed":
-            self.want(wanted <= counted | gone, f"2: {tag} was committed; of {wanted} count {counted}, {gone} deleted")
-        if transaction.outcome == "aborted":
-            self.want(not counted, f"3: {tag} was aborted, and {counted} count")
-        acked = {place for place in transaction.acked if place[0] not in transaction.lost}
-        shown = {(place, number) for place, number in acked if (transaction, place, number) in self.shown_records}
-        if acked and counted:
-            self.want(shown == acked, f"11: {counted} of {tag} count, and of its records {shown} of {acked} are shown")
-        if acked and dropped:
-            self.want(not shown, f"11: {dropped} of {tag} do not count, and {shown} of its records are shown")
-
-    def check_exactly_once(self) -> None:
-        world = self.world
-        for partition in range(world.options.inputs):
-            read = sum(1 for each, _ in self.outputs if each == partition)
-            position = self.model.committed().get((world.options.group, "in", partition), 0)
-            self.want(position == read, f"10: {read} inputs of partition {partition} have outputs; position {position}")
-            missing = [at for at in range(position) if (partition, at) not in self.outputs]
-            self.want(not missing, f"10: inputs {missing} of partition {partition} have no output")
-            self.want(position == world.options.backlog, f"16: only {position} inputs of {partition} were consumed")
+            self.rules.check_exactly_once(self.model)
+        self.raise_found()
 
 
 def of_producer(each: MarkerBatch | tuple[int, int]) -> int:

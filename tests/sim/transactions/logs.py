@@ -138,13 +138,17 @@ class LogModel:
 
     def append_marker(self, marker: MarkerBatch) -> tuple[int, int]:
         """(error, offset)."""
+        error = self.marker_refusal(marker)
+        return (error, -1) if error else (0, self.append(marker))
+
+    def marker_refusal(self, marker: MarkerBatch) -> int:
         known = self.producers.get(marker.producer_id)
         if known is not None:
             if not self.takes_epoch(marker, known):
-                return INVALID_PRODUCER_EPOCH, -1
+                return INVALID_PRODUCER_EPOCH
             if marker.coordinator_epoch < known.coordinator_epoch:
-                return COORDINATOR_FENCED, -1
-        return 0, self.append(marker)
+                return COORDINATOR_FENCED
+        return 0
 
     def takes_epoch(self, marker: MarkerBatch, known: KnownProducer) -> bool:
         if marker.level < 2 or marker.epoch > known.epoch:

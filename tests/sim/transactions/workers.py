@@ -12,7 +12,7 @@ from muster.coordinator.core.model.effects import OffsetFetchReply
 from muster.coordinator.core.model.events import DeleteGroup, OffsetCommit, OffsetDelete, OffsetFetch
 from muster.coordinator.core.model.types import CommittedOffset
 from muster.coordinator.errors import ErrorCode
-from tests.sim.transactions.clients import AGAIN, GIVEN_UP, Call, Producer, Sleep, Steps, Transaction
+from tests.sim.transactions.clients import AGAIN, GIVEN_UP, UNRESOLVED, Call, Producer, Sleep, Steps, Transaction
 from tests.sim.transactions.group_members import SimulatedMember
 from tests.sim.transactions.group_node import INPUT, PositionCommit
 from tests.sim.transactions.node import PLACES
@@ -36,6 +36,10 @@ class PositionProducer(Producer):
                     return failed
         return 0
 
+    def place_of(self, group_id: str) -> tuple[str, int]:
+        """The partition by which a group takes part in transactions."""
+        return GROUP_PLACE
+
     def send_positions(
         self,
         transaction: Transaction,
@@ -45,9 +49,10 @@ class PositionProducer(Producer):
         member: tuple[str, int] = ("", -1),
     ) -> Steps:
         """The code; 0: the group has taken them."""
-        if self.level < 2 and GROUP_PLACE not in added:
-            failed = yield from self.add(GROUP_PLACE)
-            added.add(GROUP_PLACE)
+        joins = self.place_of(group_id)
+        if self.level < 2 and joins not in added:
+            failed = yield from self.add(joins)
+            added.add(joins)
             if failed:
                 return failed
         tag = repr(transaction)
@@ -77,9 +82,11 @@ class PositionProducer(Producer):
 
 
 class Worker(PositionProducer):
+    member_class = SimulatedMember
+
     def __init__(self, world: Any, transactional_id: str, level: int, timeout_ms: int, number: int) -> None:
         super().__init__(world, transactional_id, level, timeout_ms, number)
-        self.member = SimulatedMember(world, f"m-{self.name}", world.member_kind, self.release, self.assigned)
+        self.member = self.member_class(world, f"m-{self.name}", world.member_kind, self.release, self.assigned)
         self.owned: set[tuple[str, int]] = set()
         self.positions: dict[tuple[str, int], int] = {}
         """Of what is owned, from where on to read; those that are not known yet are missing."""
@@ -187,7 +194,7 @@ class Worker(PositionProducer):
             yield from self.init(self.producer_id, self.epoch)
         else:
             yield from self.end(transaction, commit=not failed)
-            if self.level < 2 and failed == GIVEN_UP and not self.dead:
+            if self.level < 2 and failed in UNRESOLVED and not self.dead:
                 yield from self.init(self.producer_id, self.epoch)  # What was given up may come late.
         if transaction.outcome == "committed":
             self.world.met["inputs consumed"] += 1
@@ -217,15 +224,15 @@ class GroupsOperator:
         self.world, self.rng = world, world.rng
 
     def act(self) -> None:
-        node, rng = self.world.node, self.rng
-        if not node.up:
-            return
+        if self.world.node.up:
+            self.do_something()
+
+    def do_something(self) -> None:
+        rng = self.rng
         group_id = rng.choice(SIMPLE_GROUPS)
         places = tuple(rng.sample(PARTITIONS, rng.randint(1, 2)))
         what = rng.choice(("delete", "forget", "commit", "commit", "look", "look"))
-        shard = node.groups.shard
-        waits = shard is not None and bool(shard.state.pending.of_group(group_id))
-        self.world.met[f"operator's {what}{' while positions wait' if waits else ''}"] += 1
+        self.world.met[f"operator's {what}{' while positions wait' if self.waits(group_id) else ''}"] += 1
         request: Any
         match what:
             case "delete":
@@ -237,7 +244,15 @@ class GroupsOperator:
                 request = OffsetCommit(0, group_id, "", None, -1, offsets)
             case _:
                 request = OffsetFetch(0, group_id, PARTITIONS, require_stable=rng.random() < 0.8)
-        node.ask_group(request, lambda reply: self.note(what, reply))
+        self.ask(request, lambda reply: self.note(what, reply))
+
+    def waits(self, group_id: str) -> bool:
+        """Whether positions of the group wait for the end of a transaction."""
+        shard = self.world.node.groups.shard
+        return shard is not None and bool(shard.state.pending.of_group(group_id))
+
+    def ask(self, request: Any, answered: Callable[[Any], None]) -> None:
+        self.world.node.ask_group(request, answered)
 
     def note(self, what: str, reply: Any) -> None:
         self.world.met[f"operator's {what}: {ErrorCode(reply.code).name}"] += 1

@@ -16,6 +16,7 @@ from muster.coordinator.core.model.events import (
     Request,
     TimerFired,
     TopicsChanged,
+    TxnEnded,
 )
 from muster.coordinator.core.model.plan import PlanRequest, compute_plan
 from muster.coordinator.core.model.types import Limits
@@ -41,6 +42,9 @@ from muster.coordinator.runtime.stepper import FlushJob, LoadJob
 from tests.sim.checkers.replay import hard_shard
 from tests.sim.replication.groups.log import SimGroupLog
 from tests.sim.replication.network import Refused
+from tests.sim.replication.transactions.messages import MarkerAsk
+from tests.sim.transactions.group_node import INPUT
+from tests.sim.transactions.positions import PositionsModel
 
 if TYPE_CHECKING:
     from tests.sim.replication.node import SimNode
@@ -49,9 +53,17 @@ SHARDS = 2
 LOOK_MS = 100
 PAUSE_MS = 100
 PATIENCE_MS = 1_000
+NOT_HERE = {
+    ErrorCode.NOT_COORDINATOR,
+    ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+}
+"""Answers to a marker that a coordinator of transactions is told of as NOT_LEADER_OR_FOLLOWER."""
 LONG_MS = 240_000
 """A member's session, longer than a run: a member that expires then was let go by mistake."""
-TOPICS = TopicsChanged({"work": 6}, ids={"work": b"w" * 16})
+INPUTS = 3
+"""Partitions of the topic that workers read."""
+TOPICS = TopicsChanged({"work": 6, INPUT: INPUTS}, ids={"work": b"w" * 16, INPUT: b"i" * 16})
 
 
 def limits_of(session_ms: int) -> Limits:
@@ -77,6 +89,17 @@ class EpochsAsked(NamedTuple):
     """CL-G5a: whether the asked node has let go of these units."""
 
     asked: tuple[EpochQuery, ...]
+
+
+class Watching:
+    """Hears of the shards of groups of all nodes: those that were loaded, before anything else is done with them, and
+    each step."""
+
+    def loaded(self, node: "SimNode", core: "WatchedShard") -> None:
+        pass
+
+    def stepped(self, node: "SimNode", core: "WatchedShard", event: Any, effects: Effects) -> None:
+        pass
 
 
 class Answered(NamedTuple):
@@ -227,18 +250,27 @@ class ComparingEngine(LeasedEngine):
                 self.node.world.violated(
                     "WarmEqualsCold", f"{self.node.name} kept shard {job.shard} ready, but not as its log has it"
                 )
+        if isinstance(job.core, WatchedShard):
+            self.node.watching.loaded(self.node, job.core)
         super().loaded(job, now_ms)
 
 
 class WatchedShard(Shard):
-    """Reports each timer that fires."""
+    """Reports each timer that fires, and each step. positions: what its log says of them, by a model."""
 
     fired: Callable[[int, TimerFired], None]
+    stepped: Callable[["WatchedShard", Event, Effects], None]
+
+    def __init__(self, limits: Limits, index: int) -> None:
+        super().__init__(limits, index)
+        self.positions = PositionsModel()
 
     def step(self, event: Event, now_ms: int) -> Effects:
         if isinstance(event, TimerFired):
             self.fired(self.index, event)
-        return super().step(event, now_ms)
+        effects = super().step(event, now_ms)
+        self.stepped(self, event, effects)
+        return effects
 
 
 class DrivenEngine(ABC):
@@ -349,7 +381,7 @@ class SimGroups(DrivenEngine):
         )
         self.engine.node = node
         self.engine.submit_all(TOPICS)
-        self._asked: dict[int, tuple[Any, Callable[[Any], None], int]] = {}
+        self._asked: dict[int, tuple[int, Any, Callable[[Any], None], int]] = {}
         self._requests = 0
         self._beaten_ms: dict[tuple[str, str], int] = {}
         self._session_ms = session_ms
@@ -363,6 +395,7 @@ class SimGroups(DrivenEngine):
     def _new_shard(self, limits: Limits, index: int) -> WatchedShard:
         shard = WatchedShard(limits, index)
         shard.fired = self._timer_fired
+        shard.stepped = self._stepped
         return shard
 
     def _timer_fired(self, shard: int, timer: TimerFired) -> None:
@@ -377,6 +410,9 @@ class SimGroups(DrivenEngine):
             if silent_ms < self._session_ms:
                 node.world.violated("Unheard", f"{node.name} expires {timer.key}, heard {silent_ms} ms ago")
 
+    def _stepped(self, shard: WatchedShard, event: Event, effects: Effects) -> None:
+        self._node.watching.stepped(self._node, shard, event, effects)
+
     def _keep_ready(self) -> None:
         more = self.warming.take_some()
         self._node.later(PAUSE_MS // 10 if more else LOOK_MS, self._keep_ready)
@@ -384,12 +420,27 @@ class SimGroups(DrivenEngine):
     # What is asked.
 
     def receive(self, request: Request, reply: Callable[[Any], None]) -> None:
+        asked: Any = request
+        self.receive_at(partition_for(asked.group_id, SHARDS), asked, reply)
+
+    def receive_at(self, shard: int, request: Any, reply: Callable[[Any], None]) -> None:
         self._requests += 1
-        asked: Any = replace(request, request_id=self._requests)
-        self._asked[self._requests] = asked, reply, self._node.now()
-        assert self.engine.submit(partition_for(asked.group_id, SHARDS), asked)
+        asked = replace(request, request_id=self._requests)
+        self._asked[self._requests] = shard, asked, reply, self._node.now()
+        assert self.engine.submit(shard, asked)
         self._release()
         self.wake()
+
+    def end_positions(self, asked: MarkerAsk, told: Callable[[int], None]) -> None:
+        """The marker of a transaction that has positions in a shard (TX-G4)."""
+        marker = asked.marker
+        ended = TxnEnded(0, marker.producer_id, marker.epoch, marker.commit, marker.coordinator_epoch, marker.level)
+
+        def written(reply: Reply) -> None:
+            self._node.trace(f"{self._node.name} marker {asked.place} {marker} {reply.code.name}")
+            told(int(ErrorCode.NOT_LEADER_OR_FOLLOWER if reply.code in NOT_HERE else reply.code))
+
+        self.receive_at(asked.place.partition, ended, written)
 
     # What is answered.
 
@@ -408,9 +459,8 @@ class SimGroups(DrivenEngine):
         if found is None:
             self._node.world.violated("AnswersOnce", f"{self._node.name} answers request {request_id} a second time")
             return
-        request, back, heard_ms = found
+        shard, request, back, heard_ms = found
         if isinstance(request, Heartbeat | ConsumerHeartbeat) and reply.code is ErrorCode.NONE:
             self._beaten_ms[request.group_id, request.member_id] = heard_ms
-        shard = partition_for(request.group_id, SHARDS)
         self._answered(Answered(self._node, shard, self.coordinating.epoch_of(shard), request, reply))
         back(reply)

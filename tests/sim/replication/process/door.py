@@ -11,7 +11,7 @@ from muster.coordinator.replication.protocol.replica_fetch import FetchRequest, 
 from tests.sim.replication.disk import NoRoom, SimLog
 from tests.sim.replication.groups.coordinator import EpochsAsked, GroupAsk, epochs_let_go
 from tests.sim.replication.process.messages import Ask, Consume, Consumed, Poll, Probing, Produce, Produced
-from tests.sim.replication.transactions.messages import DataAsk, IdAsk, MarkerAsk
+from tests.sim.replication.transactions.messages import DataAsk, IdAsk, MarkerAsk, PositionsAsk
 
 if TYPE_CHECKING:
     from tests.sim.replication.node import SimNode
@@ -72,7 +72,10 @@ class Door:
             case DataAsk() if self._node.ids is not None:
                 self._node.ids.data.produce(request, self._unless_over(reply))
             case MarkerAsk() if self._node.ids is not None:
-                self._node.ids.data.mark(request, self._unless_over(reply))
+                self._node.mark(request, self._unless_over(reply))
+            case PositionsAsk() if self._node.positions is not None:
+                self._node.positions.commit(request, self._unless_over(reply))
+                self._node.settle()
             case Probing():
                 reply(None)
 

@@ -2,20 +2,23 @@
 
 By the numbers of the simulator of transactions: 1 atomic, 2 an acknowledged commit is for ever, 3 no aborted read, 4
 what was shown stays, 5 one decision, 6 legal moves, epochs and owners, 7 fencing, 8 nothing hangs, 13 Complete rests on
-committed markers, 14 producer ids are unique, 16 everything ends. And that a shard has one coordinator at a time.
+committed markers, 14 producer ids are unique, 15 each record is written as it was read, 16 everything ends. And that a
+shard has one coordinator at a time. Where transactions carry positions, `PositionChecks` has the rules of these.
 """
 
 from typing import Any
 
-from muster.coordinator.replication.protocol.cluster_metadata import TRANSACTIONS, TopicPartition
+from muster.coordinator.replication.protocol.cluster_metadata import OFFSETS, TRANSACTIONS, TopicPartition
 from muster.coordinator.runtime.ports import KeyValue
-from muster.coordinator.runtime.transaction_records import decode_transaction
+from muster.coordinator.runtime.transaction_records import decode_transaction, encode_transaction
 from muster.coordinator.transactions.effects import EndTxnReply, InitProducerIdReply
 from muster.coordinator.transactions.records import MOVES, TransactionExpired, TransactionState, TransactionStored
 from tests.sim.replication.disk import SimLog
+from tests.sim.replication.groups.coordinator import SHARDS
 from tests.sim.replication.node import SimNode
 from tests.sim.replication.transactions.coordinator import ID_SHARDS
 from tests.sim.replication.transactions.data_logs import LedLog
+from tests.sim.replication.transactions.position_checks import PositionChecks
 from tests.sim.replication.transactions.producers import ProducersHistory
 from tests.sim.transactions.clients import Tag
 from tests.sim.transactions.logs import MarkerBatch
@@ -32,6 +35,8 @@ class TransactionChecks:
         self.history: ProducersHistory
         self.shown: dict[Place, list[tuple[int, Tag]]] = {}
         self.given: dict[tuple[int, int], Any] = {}
+        self.positions: PositionChecks | None = None
+        """Where transactions carry positions."""
         self.latest: dict[int, int] = {}
         """By shard: the leader epoch of the last answer."""
 
@@ -84,6 +89,8 @@ class TransactionChecks:
 
     def check_shown(self, place: Place, offset: int, tag: Tag) -> None:
         transaction, where = tag.transaction, f"{tag} at {place} offset {offset}"
+        if self.positions is not None:
+            self.positions.rules.check_output(place, offset, tag)
         self.world.census["records of transactions read"] += 1
         self.want(transaction.commit_sent, "3", f"{where} is shown, and nobody has asked for a commit")
         self.want(transaction.outcome != "aborted", "3", f"{where} is shown, and its transaction was aborted")
@@ -111,7 +118,9 @@ class TransactionChecks:
         stored: dict[str, TransactionStored] = {}
         owners: dict[int, str] = {}
         for value in self.records(TopicPartition(TRANSACTIONS, shard)):
-            record: Any = decode_transaction(KeyValue(*value))
+            stored_as = KeyValue(*value)
+            record: Any = decode_transaction(stored_as)
+            self.want(encode_transaction(record) == stored_as, "15", f"{record} is not written as it was read")
             if isinstance(record, TransactionExpired):
                 continue  # It asks for room, in the name of nobody.
             before = stored.get(record.transactional_id)
@@ -150,7 +159,8 @@ class TransactionChecks:
 
     def check_results(self) -> None:
         results: dict[tuple[int, int], bool] = {}
-        for place in PLACES:
+        groups = [(OFFSETS, shard) for shard in range(SHARDS)]
+        for place in (*PLACES, *groups):
             for each in self.records(TopicPartition(*place)):
                 if isinstance(each, MarkerBatch) and each.level >= 2:
                     key = (each.producer_id, each.epoch)
@@ -169,3 +179,5 @@ class TransactionChecks:
             self.world.census[f"transactions {transaction.outcome}"] += 1
             if transaction.outcome == "committed":
                 self.want(set(mine) == acked, "2", f"{transaction} was committed and shows {mine} of {acked}")
+        if self.positions is not None:
+            self.positions.end({(of, *each) for of, records in shown.items() for each in records})

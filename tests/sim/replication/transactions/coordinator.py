@@ -8,19 +8,20 @@ from typing import TYPE_CHECKING, Any
 from muster.coordinator.core.model.events import TimerFired, TopicsChanged
 from muster.coordinator.core.model.types import Limits
 from muster.coordinator.errors import ErrorCode
-from muster.coordinator.replication.protocol.cluster_metadata import NO_NODE_ID, TRANSACTIONS, TopicPartition
+from muster.coordinator.replication.io.shards.replicated_shards import shard_unit
+from muster.coordinator.replication.protocol.cluster_metadata import NO_NODE_ID, OFFSETS, TRANSACTIONS, TopicPartition
 from muster.coordinator.replication.protocol.leader import ALL
 from muster.coordinator.replication.protocol.replica_fetch import LogBroken
 from muster.coordinator.runtime.engine import EngineOptions
 from muster.coordinator.runtime.leased import LeasedEngine
-from muster.coordinator.runtime.ports import Entry, KeyValue, LogFailed
+from muster.coordinator.runtime.ports import Entry, KeyValue, LogFailed, Read
 from muster.coordinator.runtime.shards import partition_for
 from muster.coordinator.runtime.transaction_shards import LedTransactionCores, TransactionShardCore, transaction_kind
 from muster.coordinator.transactions.effects import ProducerIdWanted, SendMarkers
 from muster.coordinator.transactions.events import MarkersWritten, ProducerIdDrawn
 from muster.coordinator.transactions.state import TransactionLimits
 from tests.sim.replication.disk import NoRoom
-from tests.sim.replication.groups.coordinator import DrivenEngine, SimCoordinating
+from tests.sim.replication.groups.coordinator import SHARDS, DrivenEngine, SimCoordinating
 from tests.sim.replication.groups.log import SimGroupLog
 from tests.sim.replication.transactions.data_logs import DataLogs
 from tests.sim.replication.transactions.messages import IdAsk, IdTold, JoinedEarly, MarkerAsk
@@ -37,7 +38,8 @@ MARKER_PATIENCE_MS = 500
 ADDITION_PATIENCE_MS = 1_000
 DATA_TOPICS = {topic: 1 + max(number for name, number in PLACES if name == topic) for topic, _ in PLACES}
 """The topics that transactions write to, and how many partitions they have."""
-CATALOG = TopicsChanged(DATA_TOPICS, ids={topic: topic.encode() * 16 for topic in DATA_TOPICS})
+KNOWN_TOPICS = {**DATA_TOPICS, OFFSETS: SHARDS}
+CATALOG = TopicsChanged(KNOWN_TOPICS, ids={topic: topic.encode()[:1] * 16 for topic in KNOWN_TOPICS})
 LATE_MS = (100, 400, 1_200)
 
 
@@ -57,6 +59,10 @@ class SharedByIds:
 
 def shard_of(transactional_id: str) -> TopicPartition:
     return TopicPartition(TRANSACTIONS, partition_for(transactional_id, ID_SHARDS))
+
+
+def shard_of_group(group_id: str) -> TopicPartition:
+    return shard_unit(partition_for(group_id, SHARDS))
 
 
 class SimTransactionLog(SimGroupLog):
@@ -97,7 +103,7 @@ class SimTransactionLog(SimGroupLog):
         if failed:
             raise LogFailed("the disk says EIO", failed)
 
-    def read_groups(self, shard: int) -> Iterator[KeyValue]:
+    def read_groups(self, shard: int) -> Iterator[Read]:
         return self._read(TopicPartition(TRANSACTIONS, shard))
 
     def read_ledger(self, shard: int) -> Iterator[KeyValue]:
@@ -248,7 +254,7 @@ class SimTransactions(DrivenEngine):
             self._tell(sent.transactional_id, report)
 
         if leader == self._node.id:
-            self.data.mark(MarkerAsk(place, marker), told)
+            self._node.mark(MarkerAsk(place, marker), told)
         elif leader == NO_NODE_ID:
             told(None)
         else:

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from muster.coordinator.replication.protocol.cluster_metadata import TopicPartition
+from tests.sim.transactions.group_node import PositionCommit
 from tests.sim.transactions.logs import DataBatch, MarkerBatch
 
 
@@ -29,6 +30,13 @@ class MarkerAsk(NamedTuple):
 
     place: TopicPartition
     marker: MarkerBatch
+
+
+class PositionsAsk(NamedTuple):
+    """Positions in a transaction, by a connection of this number."""
+
+    commit: PositionCommit
+    connection: int
 
 
 class JoinedEarly:

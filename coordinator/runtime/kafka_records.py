@@ -13,7 +13,7 @@ metadata) is of an early version and skipped; the catalog knows better.
 """
 
 import struct
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Generator, Iterable
 from dataclasses import dataclass, field
 from typing import TypeAlias, assert_never
 
@@ -66,10 +66,12 @@ from muster.coordinator.runtime.own_records import (
     FENCE_KEY,
     OWN_KINDS,
     PROBE_KEY,
+    LongRecord,
     decode_fence,
     decode_own,
     encode_fence,
     encode_ledger,
+    encode_long_record,
     encode_own,
     tombstones_of_moved_records,
 )
@@ -414,6 +416,14 @@ def encode(records: Iterable[Record]) -> EncodedTurn:
             case _:
                 out.groups.append(encode_consumer(record))
     return out
+
+
+def encode_in_portions(record: LongRecord, at_once: int) -> Generator[None, None, EncodedTurn]:
+    """What `encode` makes of a record that lists very many, with a pause behind each `at_once` of its rows."""
+    stored = yield from encode_long_record(record, at_once)
+    if isinstance(record, CentralStored):
+        return EncodedTurn(groups=[stored])
+    return EncodedTurn(ledger=[stored])
 
 
 def decode_group(stored: KeyValue) -> GroupRecord | SkippedRecord:

@@ -28,8 +28,10 @@ Fences. Key: int16 32008, group id, topic, int32 partition. Value: JSON, {"versi
 """
 
 import json
+from collections.abc import Callable, Generator, Mapping, Sequence
+from dataclasses import replace
 from json.encoder import encode_basestring_ascii
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
@@ -39,6 +41,7 @@ from muster.coordinator.core.model.records import (
     CanaryForgotten,
     CanaryStored,
     CentralDeleted,
+    CentralOwner,
     CentralStored,
     DelayForgotten,
     DelayStored,
@@ -63,7 +66,16 @@ from muster.coordinator.core.model.records import (
     TakeoverForgotten,
     TakeoverRecorded,
 )
-from muster.coordinator.core.model.types import RebalanceEntry, RebalanceSource, Score, Settlement, Stall, Takeover
+from muster.coordinator.core.model.types import (
+    MemberPlan,
+    PartitionMove,
+    RebalanceEntry,
+    RebalanceSource,
+    Score,
+    Settlement,
+    Stall,
+    Takeover,
+)
 from muster.coordinator.runtime.ports import KeyValue
 from muster.coordinator.runtime.record_fields import (
     INT16,
@@ -270,6 +282,74 @@ def first_validation_error(error: ValidationError) -> str:
     first = error.errors(include_url=False, include_input=False)[0]
     place = ".".join(str(part) for part in first["loc"]) or "the whole value"
     return f"{place}: {first['msg']}"
+
+
+# Long records
+# ------------
+
+LongRecord: TypeAlias = RebalanceDecided | RebalanceSettled | CentralStored
+"""What may list thousands of members or partitions."""
+
+WriteRows: TypeAlias = Callable[[Sequence[Any]], bytes]
+
+MEMBERS = TypeAdapter(tuple[MemberPlan, ...])
+MOVES = TypeAdapter(tuple[PartitionMove, ...])
+MOVE_BOUNDS: Final[Any] = {"__all__": BOUNDS["moves"]["__all__"]}
+UNOWNED = TypeAdapter(tuple[tuple[str, int, int], ...])
+SYNCED = TypeAdapter(tuple[tuple[str, int], ...])
+OWNERS = TypeAdapter(tuple[CentralOwner, ...])
+
+
+def encode_long_record(record: LongRecord, at_once: int) -> Generator[None, None, KeyValue]:
+    """What `encode_ledger` and `encode_own` make of it, byte for byte, with a pause behind each `at_once` rows."""
+    match record:
+        case RebalanceDecided(group_id, entry):
+            short = encode_ledger(replace(record, entry=replace(entry, members=(), moves=())))
+            value = yield from fill_lists(short[0].value or b"", entry_lists(entry), at_once)
+            return KeyValue(short[0].key, value)
+        case RebalanceSettled(group_id, settlement):
+            short = encode_ledger(RebalanceSettled(group_id, replace(settlement, unowned=(), synced=())))
+            settled: dict[str, tuple[Sequence[Any], WriteRows]] = {
+                "unowned": (settlement.unowned, UNOWNED.serializer.to_json),
+                "synced": (settlement.synced, SYNCED.serializer.to_json),
+            }
+            value = yield from fill_lists(short[0].value or b"", settled, at_once)
+            return KeyValue(short[0].key, value)
+        case CentralStored():
+            stored = encode_own(replace(record, owners=()))
+            owners: dict[str, tuple[Sequence[Any], WriteRows]] = {"owners": (record.owners, OWNERS.serializer.to_json)}
+            value = yield from fill_lists(stored.value or b"", owners, at_once)
+            return KeyValue(stored.key, value)
+
+
+def entry_lists(entry: RebalanceEntry) -> dict[str, tuple[Sequence[Any], WriteRows]]:
+    bounds = MOVE_BOUNDS if entry.source is RebalanceSource.COORDINATOR else None
+    return {
+        "members": (entry.members, MEMBERS.serializer.to_json),
+        "moves": (entry.moves, lambda moves: MOVES.serializer.to_json(moves, exclude=bounds)),
+    }
+
+
+def fill_lists(
+    value: bytes, lists: Mapping[str, tuple[Sequence[Any], WriteRows]], at_once: int
+) -> Generator[None, None, bytes]:
+    """JSON that was written with these lists empty, with their rows. lists: by field, in the order of the value's.
+
+    A field's name with its quotes is in no text: there they are escaped.
+    """
+    parts: list[bytes] = []
+    begin = 0
+    for name, (rows, write) in lists.items():
+        place = f'"{name}":['.encode()
+        end = value.index(place, begin) + len(place)
+        parts.append(value[begin:end])
+        for at in range(0, len(rows), at_once):
+            yield
+            parts += (b"," if at else b"", write(rows[at : at + at_once])[1:-1])
+        begin = end
+    yield
+    parts.append(value[begin:])
+    return b"".join(parts)
 
 
 # Own facts

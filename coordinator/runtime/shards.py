@@ -12,7 +12,7 @@ batches, and a crash in between leaves the first ones.
 """
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from functools import lru_cache
@@ -41,12 +41,20 @@ from muster.coordinator.core.model.events import (
     TxnOffsetCommit,
 )
 from muster.coordinator.core.model.plan import PlanRequest
-from muster.coordinator.core.model.records import OffsetsStored, Record, TxnMarked, TxnOffsetsStored
+from muster.coordinator.core.model.records import (
+    CentralStored,
+    OffsetsStored,
+    RebalanceDecided,
+    RebalanceSettled,
+    Record,
+    TxnMarked,
+    TxnOffsetsStored,
+)
 from muster.coordinator.core.model.rights import Rights
 from muster.coordinator.core.model.shadow_scoring import ShadowRequest
 from muster.coordinator.core.model.types import RequestId, TimerKey
 from muster.coordinator.errors import ErrorCode
-from muster.coordinator.runtime.kafka_records import EncodedTurn, encode
+from muster.coordinator.runtime.kafka_records import EncodedTurn, encode, encode_in_portions
 from muster.coordinator.runtime.node_status import FENCING, Metrics
 from muster.coordinator.runtime.own_records import room_probe_record
 from muster.coordinator.runtime.ports import Entry, GroupLog, TxnProducer
@@ -95,6 +103,9 @@ def java_hash(text: str) -> int:
 EncodeRecords: TypeAlias = Callable[[Sequence[Any]], EncodedTurn]
 """Makes bytes of what a step decided. Raises ValueError for what the format cannot hold."""
 
+EncodeInPortions: TypeAlias = Callable[[Any, int], Generator[None, None, EncodedTurn]]
+"""Makes the same bytes of one record that lists very many, with a pause behind each so many of its rows."""
+
 ReplayShard: TypeAlias = Callable[[GroupLog, int, Replayable, LoadReport, Callable[[], bool]], object]
 """Applies a shard's facts to a core, and says in a report what it met. Raises LogFailed."""
 
@@ -117,9 +128,17 @@ class ShardKind:
     """Requests of which the log is asked first whether it takes what they write."""
     contents: str = "groups"
     """What a shard of this kind has, in sentences."""
+    encode_in_portions: EncodeInPortions | None = None
+    """None: of each record the bytes are made in one piece."""
 
 
-GROUPS: Final = ShardKind(encode, replay_shard, room_probe_record, frozenset({TxnOffsetCommit, TxnEnded}))
+GROUPS: Final = ShardKind(
+    encode,
+    replay_shard,
+    room_probe_record,
+    frozenset({TxnOffsetCommit, TxnEnded}),
+    encode_in_portions=encode_in_portions,
+)
 
 
 def writer_asked_for(request: TxnRequest) -> Writer:
@@ -157,13 +176,15 @@ class AppendDraft:
         records: Sequence[Record],
         at_once: int,
         draft: Callable[[], list[Entry]],
-        encode_records: EncodeRecords = encode,
+        kind: ShardKind = GROUPS,
     ) -> None:
         self.records = records
         self.parts: list[LogPart] = []
-        self.ledger: list[Entry] = []
+        self.ledger = draft()
         self._draft = draft
-        self._encode = encode_records
+        self._kind = kind
+        self._long: Generator[None, None, EncodedTurn] | None = None
+        """What is left of a record that lists very many."""
         self._open: list[Entry] = []
         self._open_bytes = 0
         self._before: tuple[str, Writer] | None = None
@@ -172,6 +193,9 @@ class AppendDraft:
 
     def write_on(self) -> bool:
         """Make bytes of the next portion; False: there is none. Raises ValueError for what the format cannot hold."""
+        if self._long is not None:
+            self._write_rows(self._long)
+            return True
         portion = next(self._portions, None)
         if portion is None:
             return False
@@ -183,11 +207,26 @@ class AppendDraft:
         if not self.parts or self.parts[-1].writer != writer:
             self._open, self._open_bytes = self._draft(), 0
             self.parts.append(LogPart(writer, self._open))
-        encoded = self._encode(portion)
+        in_portions = self._kind.encode_in_portions
+        if in_portions is not None and len(portion) == 1 and lists_very_many(portion[0]):
+            self._long = in_portions(portion[0], ROWS_AT_ONCE)
+            self._write_rows(self._long)
+        else:
+            self._add(self._kind.encode(portion))
+        return True
+
+    def _write_rows(self, long: Generator[None, None, EncodedTurn]) -> None:
+        """Make bytes of the next rows of a record that lists very many."""
+        try:
+            next(long)
+        except StopIteration as end:
+            self._long = None
+            self._add(end.value)
+
+    def _add(self, encoded: EncodedTurn) -> None:
         self._open.extend(encoded.groups)
         self._open_bytes += sum(len(key) + len(value or b"") for key, value, _ in encoded.groups)
         self.ledger.extend(encoded.ledger)
-        return True
 
     def take_full(self) -> LogPart | None:
         """The first part, if it is a batch of its own in any case. The append has begun with it."""
@@ -208,22 +247,48 @@ def writer_of(record: Record) -> Writer:
     return record if isinstance(record, TxnMarked) else None
 
 
-def count_entries(records: Sequence[Record]) -> int:
-    """How many entries of the log they come to, about."""
+ROWS_AT_ONCE = 1_000
+"""Rows of a record that lists very many of which one turn makes bytes, in a millisecond or two."""
+
+LISTED: Final = frozenset({RebalanceDecided, RebalanceSettled, CentralStored})
+"""Records that may list very many."""
+
+
+def lists_very_many(record: Record) -> bool:
+    """Whether it has more rows than one turn makes bytes of."""
+    return type(record) in LISTED and take_several_turns((record,), 1)
+
+
+def take_several_turns(records: Sequence[Record], at_once: int) -> bool:
+    """Whether they come to more entries of the log than this, about, or one of them lists very many."""
     count = len(records)
     for record in records:
         if (
             type(record) is OffsetsStored or type(record) is TxnOffsetsStored
         ):  # cheaper than isinstance: every turn asks
             count += len(record.offsets)
-    return count
+        elif type(record) is RebalanceDecided:
+            if len(record.entry.members) + len(record.entry.moves) > ROWS_AT_ONCE:
+                return True
+        elif type(record) is RebalanceSettled:
+            if len(record.settlement.unowned) + len(record.settlement.synced) > ROWS_AT_ONCE:
+                return True
+        elif type(record) is CentralStored and len(record.owners) > ROWS_AT_ONCE:
+            return True
+    return count > at_once
 
 
 def split_into_portions(records: Sequence[Record], at_once: int) -> Iterator[list[Record]]:
-    """The records in their order, in lists of at most so many entries of the log, and each of one writer."""
+    """The records in their order, in lists of at most so many entries of the log, and each of one writer.
+
+    One that lists very many has a portion of its own.
+    """
     portion, room, of = list[Record](), at_once, None
     for record in split_commits(records, at_once):
-        size = len(record.offsets) if isinstance(record, OffsetsStored | TxnOffsetsStored) else 1
+        if isinstance(record, OffsetsStored | TxnOffsetsStored):
+            size = len(record.offsets)
+        else:
+            size = at_once if lists_very_many(record) else 1
         writer = writer_of(record)
         if portion and (size > room or writer != of):
             yield portion

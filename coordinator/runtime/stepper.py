@@ -46,10 +46,10 @@ from muster.coordinator.runtime.shards import (
     ShardSlot,
     ShardStatus,
     Writer,
-    count_entries,
     is_request,
     not_served_sentence,
     refuse_request,
+    take_several_turns,
     writer_asked_for,
     writer_of,
 )
@@ -517,10 +517,10 @@ class Stepper:
         records, slot.records = slot.records, []
         if not records:
             return  # the shard was dropped after it had decided something
-        long = count_entries(records) > self._at_once
+        long = take_several_turns(records, self._at_once)
         if long or slot.in_transactions:
             slot.in_transactions = False
-            slot.draft = AppendDraft(records, self._at_once, self._log.draft, self._kind.encode)
+            slot.draft = AppendDraft(records, self._at_once, self._log.draft, self._kind)
             self.drafted[slot.index] = slot
             if not long:
                 self.finish_drafts(slot, now_ms)

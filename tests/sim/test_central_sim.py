@@ -10,6 +10,7 @@ from muster.client.members.central_member import CentralMemberMachine
 from muster.coordinator.core.central import group_task, registration, task_parts
 from muster.coordinator.core.central.group import CentralMember as KnownMember
 from muster.coordinator.core.central.group import CentralState
+from muster.coordinator.runtime import shards
 from muster.coordinator.runtime.engine import Engine
 from tests.fakes.memory_group_log import MemoryGroupLog
 from tests.sim import mutants
@@ -60,6 +61,7 @@ def test_no_seed_breaks_a_rule_in_groups_that_are_rebalanced_in_slices(monkeypat
     """Whatever happens between two slices: members and nodes die, topics grow, callbacks are slow."""
     monkeypatch.setattr(group_task, "ORDERS_IN_STEP", 1)
     monkeypatch.setattr(task_parts, "ENTRIES_IN_SLICE", 1)
+    monkeypatch.setattr(shards, "ROWS_AT_ONCE", 1)
     for seed in range(SLICED_SEEDS):
         run = run_central(seed)
         assert not run.violation, f"seed {seed}: {run.violation}"

@@ -4,7 +4,7 @@ Hard state is `stored`, the ownership that holds; everything else is soft and ma
 """
 
 from collections import deque
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from itertools import islice
@@ -22,6 +22,8 @@ from muster.coordinator.core.model.rights import Rights, readable_topics
 from muster.coordinator.core.model.types import (
     Incarnation,
     MemberPlan,
+    Partitions,
+    RebalanceEntry,
     RequestId,
     Settlement,
     TimerKey,
@@ -173,6 +175,16 @@ class DecidedOwnership:
     owners: tuple[CentralOwner, ...]
     members: tuple[MemberPlan, ...]
     listed_bytes: int
+    owned: Plan
+    """The owners' shares by member."""
+
+
+@dataclass(frozen=True, slots=True)
+class SettledRebalance:
+    """What becomes known of a rebalance when all have started, and its entry before and with that, if it is kept."""
+
+    settlement: Settlement
+    entry: tuple[RebalanceEntry, RebalanceEntry] | None
 
 
 @dataclass(slots=True)
@@ -219,7 +231,7 @@ class CentralTaskProgress:
     """The plan as it goes on record."""
     settled_at_ms: int | None = None
     """When all had started, until that is written down."""
-    settled: Settlement | None = None
+    settled: SettledRebalance | None = None
     """What is written down of it."""
     newcomers: tuple[int, int] | None = None
     """When the first and the last came of those whom no plan has seen yet."""
@@ -290,20 +302,33 @@ class CentralGroup:
 
     @property
     def has_lost(self) -> bool:
-        return any(member.lost for member in self.members.values())
+        return any(member.stream is None for member in self.members.values())
 
     @property
     def present(self) -> list[CentralMember]:
-        return [member for member in self.members.values() if not member.lost]
+        return [member for member in self.members.values() if member.stream is not None]
 
     def own(self, stored: CentralStored) -> None:
         """This ownership holds from here on."""
         self.stored = stored
-        self.owned = {owner.member_id: dict(owner.share) for owner in stored.owners}
+        decided = self.progress.decided
+        if decided is not None and decided.owners is stored.owners:
+            self.owned = decided.owned  # made in slices
+        else:
+            self.owned = shares_of_owners(stored.owners)
 
     def is_late(self, member: CentralMember) -> bool:
         """It does not fetch what is stored for it, as far as it has said."""
         return not member.lost and member.id in self.owned and member.fetching != self.generation
+
+    def late_members(self) -> list[str]:
+        """All that are, in one look: there may be thousands."""
+        owned, generation = self.owned, self.generation
+        return [
+            member.id
+            for member in self.members.values()
+            if member.fetching != generation and member.stream is not None and member.id in owned
+        ]
 
     def become(self, state: CentralState) -> None:
         assert state is self.state or state in MOVES[self.state], f"{self.id}: {self.state} -> {state}"
@@ -320,7 +345,13 @@ class CentralGroup:
     def subscribed_topics(self) -> frozenset[str]:
         """What the members read, all together, and what is stored for those who are to come back."""
         stored = {topic for share in self.owned.values() for topic in share}
-        return frozenset(stored).union(*(self.named_by(member) for member in self.members.values()))
+        return self.named_topics().union(stored)
+
+    def named_topics(self) -> frozenset[str]:
+        """What the members name, all together. Most subscribe to the same as others do."""
+        said = {(member.topics, member.regex) for member in self.members.values()}
+        regexes = self.progress.regexes
+        return frozenset().union(*(topics.union(regexes.get(regex, ())) for topics, regex in said))
 
     @property
     def newcomers_timer(self) -> TimerKey:
@@ -341,6 +372,10 @@ class CentralGroup:
 
     def timers_of(self, member_id: str) -> tuple[TimerKey, ...]:
         return (self.lease_timer(member_id), self.ping_timer(member_id), self.order_timer(member_id))
+
+
+def shares_of_owners(owners: Iterable[CentralOwner]) -> dict[str, Mapping[str, Partitions]]:
+    return {owner.member_id: dict(owner.share) for owner in owners}
 
 
 def central_view(group: CentralGroup) -> GroupView:

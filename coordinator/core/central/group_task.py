@@ -449,7 +449,9 @@ def slices_of_part(group: CentralGroup, part: TaskPart, state: ShardState) -> Sl
         case TaskPart.SETTLE:
             assert progress.settling is not None
             assert progress.settled_at_ms is not None
-            progress.settled = progress.settling.settlement(progress.settled_at_ms)
+            progress.settled = yield from task_parts.settle_rebalance(
+                group, progress.settling, progress.settled_at_ms, state
+            )
             yield
         case _:
             assert_never(part)
@@ -493,9 +495,9 @@ def adopt_ownership(group: CentralGroup, step: Step) -> None:
     assert decided is not None
     progress.second_look = False
     ownership_ledger.record_decision(group, decided, step)
-    drop_parts(group)
     generation = next_generation(group.generation)
     step.keep(CentralStored(group.id, generation, group.assignor, step.now_ms, decided.owners))
+    drop_parts(group)
     step.state.extensions.plan_adopted(group.id, progress.inherited, step)
     move_to_state(group, CentralState.STARTING, step)
     start_late_ones(group, step)
@@ -523,7 +525,7 @@ def look_at_what_happened(group: CentralGroup, step: Step) -> None:
 
 
 def start_late_ones(group: CentralGroup, step: Step) -> None:
-    late = [member.id for member in group.present if group.is_late(member)]
+    late = group.late_members()
     if group.state is CentralState.STARTING:
         group.progress.awaited.update(late)
     begin_orders(group, late, step)
@@ -724,5 +726,5 @@ def take_rights_change(group: CentralGroup, event: RightsAnew, step: Step) -> No
 
 
 def partition_counts(group: CentralGroup, step: Step) -> dict[str, int]:
-    wanted = frozenset().union(*(group.named_by(member) for member in group.members.values()))
+    wanted = group.named_topics()
     return {topic: count for topic, count in step.state.partitions.items() if topic in wanted}

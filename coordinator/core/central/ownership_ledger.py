@@ -163,10 +163,10 @@ def close_settling(group: CentralGroup, step: Step) -> None:
 def keep_settled(group: CentralGroup, step: Step) -> None:
     """As `close_settling`, of a large group, for which it was made in a turn of its own."""
     progress = group.progress
-    settlement, progress.settled = progress.settled, None
+    settled, progress.settled = progress.settled, None
     progress.settling = progress.settled_at_ms = None
-    assert settlement is not None
-    keep_settlement(group, settlement, step)
+    assert settled is not None
+    keep_settlement(group, settled.settlement, step, settled.entry)
 
 
 def write_entry(

@@ -5,17 +5,30 @@ same functions without a pause. Between two slices the group may change; `group_
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 
 from muster.assignors.api import Member as AssignorMember
 from muster.assignors.api import Snapshot, TopicPartition
 from muster.assignors.data.snapshot_json import join_members_json, write_members_json
-from muster.coordinator.core.central.group import CentralGroup, CentralMember, DecidedOwnership, Slices, T
+from muster.coordinator.core.central.group import (
+    CentralGroup,
+    CentralMember,
+    DecidedOwnership,
+    SettledRebalance,
+    Slices,
+    T,
+    shares_of_owners,
+)
 from muster.coordinator.core.groups.state import ShardState
 from muster.coordinator.core.model.ledger import (
     NEVER_HELD,
     OngoingRebalance,
     OwnershipGap,
     PlanDiff,
+    RebalanceSettling,
+    settle_entry,
+    settle_members,
+    settle_moves,
     since_when_free,
     since_when_let_go,
     why_moved,
@@ -30,11 +43,12 @@ from muster.coordinator.core.model.plan import (
     move_bytes,
     share_bytes,
     shares_bytes,
+    shorten_settlement,
     text_bytes,
 )
 from muster.coordinator.core.model.records import CentralOwner
 from muster.coordinator.core.model.rights import Rights
-from muster.coordinator.core.model.types import MemberPlan, PartitionMove, Partitions
+from muster.coordinator.core.model.types import MemberPlan, PartitionMove, Partitions, RebalanceEntry, Settlement
 from muster.coordinator.core.settings.assignor_choice import chosen_assignor, chosen_options
 
 # Slices
@@ -142,9 +156,12 @@ def write_snapshot(snapshot: Snapshot) -> Slices[str]:
 
 def prepare_ownership(group: CentralGroup, plan: Plan, compared: PlanDiff) -> Slices[DecidedOwnership]:
     owners: list[CentralOwner] = []
+    owned: Plan = {}
     for some in in_slices(sorted(plan)):
         # A plan that counts on a member which has left is made again: what is prepared here is dropped then.
-        owners += [stored_owner(group.members[name], plan[name]) for name in some if name in group.members]
+        found = [stored_owner(group.members[name], plan[name]) for name in some if name in group.members]
+        owners += found
+        owned.update(shares_of_owners(found))
         yield
     members: list[MemberPlan] = []
     size = 0
@@ -156,7 +173,7 @@ def prepare_ownership(group: CentralGroup, plan: Plan, compared: PlanDiff) -> Sl
     for moves in in_slices(compared.moves):
         size += sum(map(move_bytes, moves))
         yield
-    return DecidedOwnership(tuple(owners), tuple(members), size)
+    return DecidedOwnership(tuple(owners), tuple(members), size, owned)
 
 
 def stored_owner(member: CentralMember, share: Mapping[str, Partitions]) -> CentralOwner:
@@ -191,9 +208,9 @@ def compare_plans(before: Plan, target: Plan, rebalance: OngoingRebalance) -> Sl
         yield
     old_owner: dict[TopicPartition, str] = {}
     new_owner: dict[TopicPartition, str] = {}
-    for owners, plan, other in ((old_owner, before, target), (new_owner, target, before)):
+    for places, plan, other in ((old_owner, before, target), (new_owner, target, before)):
         for some in in_slices(list(plan.items())):
-            owners.update(owners_of_changed_cells(some, other))
+            places.update(owners_of_changed_cells(some, other))
             yield
     changed = yield from sort_partitions(old_owner, new_owner)
     for part in in_slices(changed):
@@ -211,10 +228,17 @@ def compare_plans(before: Plan, target: Plan, rebalance: OngoingRebalance) -> Sl
                 moved.setdefault((owner, free_since), []).append(tp)
         yield
     gaps: list[OwnershipGap] = []
-    for keys in in_slices(sorted(kept.keys() | moved.keys(), key=lambda key: (key[0], key[1] or 0))):
-        for key in keys:
-            partitions = tuple(moved.get(key, ()))
-            gaps.append(OwnershipGap(*key, kept.get(key, 0) + len(partitions), partitions))
+    free_since_of: dict[str, set[int | None]] = {}
+    for keys in in_slices([*kept, *moved]):
+        for owner, free_since in keys:
+            free_since_of.setdefault(owner, set()).add(free_since)
+        yield
+    for owners in in_slices(sorted(free_since_of)):
+        for owner in owners:
+            for free_since in sorted(free_since_of[owner], key=lambda at_ms: at_ms or 0):
+                partitions = tuple(moved.get((owner, free_since), ()))
+                count = kept.get((owner, free_since), 0) + len(partitions)
+                gaps.append(OwnershipGap(owner, free_since, count, partitions))
         yield
     return PlanDiff(tuple(moves), tuple(gaps), {})
 
@@ -245,6 +269,64 @@ def sort_partitions(*places: Mapping[TopicPartition, object]) -> Slices[list[Top
         yield
     found: list[TopicPartition] = []
     for topic in sorted(by_topic):
-        found += [(topic, partition) for partition in sorted(by_topic[topic])]
-        yield
+        for numbers in in_slices(sorted(by_topic[topic])):
+            found += [(topic, partition) for partition in numbers]
+            yield
     return found
+
+
+# What becomes known after a plan
+# -------------------------------
+
+
+def settle_rebalance(
+    group: CentralGroup, settling: RebalanceSettling, at_ms: int, state: ShardState
+) -> Slices[SettledRebalance]:
+    """What there is to be written down of it, and the entry that watchers hear of."""
+    settlement = yield from make_settlement(settling, at_ms)
+    ledger = state.ledgers.get(group.id)
+    entry = ledger.entries.get(settlement.number) if ledger else None
+    if entry is None:
+        return SettledRebalance(settlement, None)
+    kept = shorten_settlement(settlement, state.limits.max_group_bytes)
+    yield
+    return SettledRebalance(settlement, (entry, (yield from complete_entry(entry, kept))))
+
+
+def make_settlement(settling: RebalanceSettling, at_ms: int) -> Slices[Settlement]:
+    """As `RebalanceSettling.settlement`."""
+    unowned: list[tuple[str, int, int]] = []
+    total_ms = looked_at = 0
+    for gap in settling.gaps:
+        total_ms += settling.waited_ms(gap, at_ms)
+        looked_at += 1
+        for moved in in_slices(gap.moved):
+            unowned += settling.unowned_times(gap, moved)
+            looked_at += len(moved)
+            if looked_at >= ENTRIES_IN_SLICE:
+                looked_at = 0
+                yield
+        if looked_at >= ENTRIES_IN_SLICE:
+            looked_at = 0
+            yield
+    yield
+    settlement = replace(settling, gaps=()).settlement(at_ms)
+    return replace(settlement, unowned=tuple(unowned), unowned_partition_ms=total_ms)
+
+
+def complete_entry(entry: RebalanceEntry, settlement: Settlement) -> Slices[RebalanceEntry]:
+    """As `settle_entry`."""
+    unowned: dict[TopicPartition, int] = {}
+    for times in in_slices(settlement.unowned):
+        unowned.update(((topic, partition), ms) for topic, partition, ms in times)
+        yield
+    moves: list[PartitionMove] = []
+    for some in in_slices(entry.moves):
+        moves += settle_moves(some, unowned)
+        yield
+    members: list[MemberPlan] = []
+    synced = dict(settlement.synced)
+    for part in in_slices(entry.members):
+        members += settle_members(part, synced)
+        yield
+    return settle_entry(entry, settlement, (tuple(moves), tuple(members)))

@@ -103,14 +103,22 @@ def forget_entry(group_id: str, number: int, step: Step) -> None:
     step.keep(RebalanceForgotten(group_id, number))
 
 
-def keep_settlement(group: GroupData, settlement: Settlement, step: Step) -> None:
-    """Complete an entry, if it is still kept."""
+def keep_settlement(
+    group: GroupData,
+    settlement: Settlement,
+    step: Step,
+    settled: tuple[RebalanceEntry, RebalanceEntry] | None = None,
+) -> None:
+    """Complete an entry, if it is still kept. settled: it, and what it has become, where that was made before."""
     step.state.extensions.plan_settled(group.id, step)
     ledger = step.state.ledgers.get(group.id)
     entry = ledger.entries.get(settlement.number) if ledger else None
     if entry is not None:
         step.keep(RebalanceSettled(group.id, shorten_settlement(settlement, step.state.limits.max_group_bytes)))
-        step.announce(group, entry=entry_with_settlement(step.state.ledgers[group.id], entry.number))
+        if settled is not None and settled[0] is entry and entry.number not in step.state.ledgers[group.id].shadows:
+            step.announce(group, entry=settled[1])
+        else:
+            step.announce(group, entry=entry_with_settlement(step.state.ledgers[group.id], entry.number))
 
 
 def snapshot_within_limit(snapshot_json: str, source: str, step: Step) -> tuple[str, str]:

@@ -8,10 +8,10 @@
 ones a cooperative plan withholds.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from operator import attrgetter
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
 from muster.assignors.api import TopicPartition
 from muster.coordinator.core.model.plan import Plan
@@ -308,6 +308,7 @@ class RebalanceSettling:
         unowned: list[tuple[str, int, int]] = []
         total = 0
         for gap in self.gaps:
+            # As the two methods below say, which would be two calls for each gap.
             total += gap.length_ms(self.fetched.get(gap.target, now_ms)) * gap.count
             if gap.target in self.fetched:
                 length_ms = gap.length_ms(self.fetched[gap.target])
@@ -320,6 +321,17 @@ class RebalanceSettling:
             unowned_partition_ms=total,
             synced=tuple(self.fetched.items()),
         )
+
+    def waited_ms(self, gap: OwnershipGap, now_ms: int) -> int:
+        """All its partitions' time without an owner, added up."""
+        return gap.length_ms(self.fetched.get(gap.target, now_ms)) * gap.count
+
+    def unowned_times(self, gap: OwnershipGap, moved: Sequence[TopicPartition]) -> list[tuple[str, int, int]]:
+        """How long each of these, of its partitions, had no owner; none where its new owner never fetched its share."""
+        if gap.target not in self.fetched:
+            return []
+        length_ms = gap.length_ms(self.fetched[gap.target])
+        return [(topic, partition, length_ms) for topic, partition in moved]
 
 
 @dataclass(slots=True)
@@ -518,45 +530,59 @@ def name_last_phase(names: Iterable[str]) -> str:
     return "settle"
 
 
-def settle_entry(entry: RebalanceEntry, settlement: Settlement | None) -> RebalanceEntry:
-    """The entry with what became known after the plan."""
+SettledRows: TypeAlias = tuple[tuple[PartitionMove, ...], tuple[MemberPlan, ...]]
+"""Moves and members with their times."""
+
+
+def settle_entry(
+    entry: RebalanceEntry, settlement: Settlement | None, rows: SettledRows | None = None
+) -> RebalanceEntry:
+    """The entry with what became known after the plan. rows: its moves and members, where they have that by now."""
     if settlement is None:
         return entry
-    synced, moves = dict(settlement.synced), entry.moves
-    if settlement.unowned:
-        unowned = {(topic, partition): ms for topic, partition, ms in settlement.unowned}
-        moves = tuple(
-            [
-                move
-                if (move.topic, move.partition) not in unowned
-                else with_unowned_time(move, unowned[move.topic, move.partition])
-                for move in moves
-            ]
-        )
+    if rows is not None:
+        moves, members = rows
+    else:
+        moves = entry.moves
+        if settlement.unowned:
+            unowned = {(topic, partition): ms for topic, partition, ms in settlement.unowned}
+            moves = tuple(settle_moves(moves, unowned))
+        members = tuple(settle_members(entry.members, dict(settlement.synced)))
     last = name_last_phase(map(attrgetter("name"), entry.phases))
     return replace(
         entry,
         phases=(*entry.phases, settling_phase(last, entry, settlement)),
         moves=moves,
-        members=tuple(
-            [
-                # `replace` takes four times as long, for each member of every rebalance.
-                MemberPlan(
-                    member_id=member.member_id,
-                    client_id=member.client_id,
-                    client_host=member.client_host,
-                    group_instance_id=member.group_instance_id,
-                    assigned=member.assigned,
-                    joined_at_ms=member.joined_at_ms,
-                    synced_at_ms=synced[member.member_id],
-                )
-                if member.member_id in synced
-                else member
-                for member in entry.members
-            ]
-        ),
+        members=members,
         unowned_partition_ms=settlement.unowned_partition_ms,
     )
+
+
+def settle_moves(moves: Iterable[PartitionMove], unowned: Mapping[TopicPartition, int]) -> list[PartitionMove]:
+    return [
+        move
+        if (move.topic, move.partition) not in unowned
+        else with_unowned_time(move, unowned[move.topic, move.partition])
+        for move in moves
+    ]
+
+
+def settle_members(members: Iterable[MemberPlan], synced: Mapping[str, int]) -> list[MemberPlan]:
+    return [
+        # `replace` takes four times as long, for each member of every rebalance.
+        MemberPlan(
+            member_id=member.member_id,
+            client_id=member.client_id,
+            client_host=member.client_host,
+            group_instance_id=member.group_instance_id,
+            assigned=member.assigned,
+            joined_at_ms=member.joined_at_ms,
+            synced_at_ms=synced[member.member_id],
+        )
+        if member.member_id in synced
+        else member
+        for member in members
+    ]
 
 
 def with_unowned_time(move: PartitionMove, unowned_ms: int, at_least_ms: int | None = None) -> PartitionMove:

@@ -257,7 +257,9 @@ class WatchBackend:
                 self.read_again(shard)
 
         log_of_ledger: GroupLog = LedgerLog(self._kept)
-        kind = replace(GROUP_SHARDS, encode=count_ledger if self._kept is None else encode_ledger_alone)
+        kind = replace(GROUP_SHARDS, encode=encode_ledger_alone)
+        if self._kept is None:
+            kind = replace(GROUP_SHARDS, encode=count_ledger, encode_in_portions=None)
         return Engine(log_of_ledger, self.shards, limits, WatchedShard, replace(options, on_status=told, kind=kind))
 
     def coordinate(

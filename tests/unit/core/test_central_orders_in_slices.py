@@ -1,6 +1,6 @@
 """Of a central group of hundreds, a step orders some to stop or to start, and later turns the rest."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import count
 from random import Random
 
@@ -8,14 +8,24 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from muster.coordinator.core.central import group_task, task_parts
-from muster.coordinator.core.central.group import CentralState, TaskPart
-from muster.coordinator.core.model import events
+from muster.coordinator.core.central import group, group_task, task_parts
+from muster.coordinator.core.central.group import CentralState, TaskPart, shares_of_owners
+from muster.coordinator.core.model import events, ledger
 from muster.coordinator.core.model.effects import CentralReply, Effects, Order, StartFetcher, StopFetcher
 from muster.coordinator.core.model.events import ContinueTask, Loaded
-from muster.coordinator.core.model.ledger import OngoingRebalance, PlanBefore, RebalanceTrigger, diff_plans
+from muster.coordinator.core.model.ledger import (
+    OngoingRebalance,
+    OwnershipGap,
+    PlanBefore,
+    RebalanceChange,
+    RebalanceSettling,
+    RebalanceTrigger,
+    diff_plans,
+    settle_entry,
+)
 from muster.coordinator.core.model.plan import Plan
-from muster.coordinator.core.model.types import Cause, Limits
+from muster.coordinator.core.model.records import CentralOwner
+from muster.coordinator.core.model.types import Cause, Limits, MemberPlan, Outcome, PartitionMove, Partitions
 from muster.coordinator.core.shard import Shard
 
 GROUP, TOPIC, MEMBERS, PARTITIONS = "g", "t", 7, 14
@@ -275,3 +285,75 @@ def test_plans_are_compared_as_those_of_other_groups_are(seed: int) -> None:
     rebalance.gone = {member: "it left" for member in before if member not in target}
     found = task_parts.finish_slices(task_parts.compare_plans(before, target, rebalance))
     assert found == diff_plans(PlanBefore(before, {}, {}), target, rebalance)
+
+
+def test_no_step_says_of_more_than_some_partitions_when_they_were_fetched_again(
+    stage: CentralStage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[object] = []
+
+    def noted(move: PartitionMove, unowned_ms: int, at_least_ms: int | None = None) -> PartitionMove:
+        seen.append(move)
+        return PartitionMove(move.topic, move.partition, move.source, move.target, unowned_ms, move.why, at_least_ms)
+
+    def length_ms(gap: OwnershipGap, until_ms: int) -> int:
+        seen.append(gap)
+        return 0 if gap.since_ms is None else max(0, until_ms - gap.since_ms)
+
+    monkeypatch.setattr(ledger, "with_unowned_time", noted)
+    monkeypatch.setattr(OwnershipGap, "length_ms", length_ms)
+    stage.leave("m6")
+    stage.go_on_until(CentralState.STABLE)
+    seen_in_step = []
+    while stage.chores:
+        seen.clear()
+        stage.take(stage.chores.pop(0))
+        seen_in_step.append(len(seen))
+    assert max(seen_in_step) <= 4, "two of a gap, two slices of which may meet in a step"
+    moves = stage.shard.state.ledgers[GROUP].newest
+    assert moves is not None
+    assert sum(seen_in_step) > len(moves.moves) > 4
+
+
+def test_the_shares_of_an_ownership_are_those_that_slices_made(
+    stage: CentralStage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows_in_step: list[int] = []
+
+    def noted(owners: Sequence[CentralOwner]) -> dict[str, Mapping[str, Partitions]]:
+        rows_in_step[-1] += len(owners)
+        return shares_of_owners(owners)
+
+    for module in (group, task_parts):
+        monkeypatch.setattr(module, "shares_of_owners", noted)
+    rows_in_step.append(0)
+    stage.leave("m6")
+    while stage.chores:
+        rows_in_step.append(0)
+        stage.take(stage.chores.pop(0))
+    assert max(rows_in_step) == 2
+    assert sum(rows_in_step) == MEMBERS - 1
+    assert stage.group.stored is not None
+    assert stage.group.owned == shares_of_owners(stage.group.stored.owners)
+
+
+@given(st.integers(0, 1 << 32))
+def test_what_becomes_known_after_a_plan_is_the_same_in_slices(seed: int) -> None:
+    draw = Random(seed)
+    members = [f"m{number}" for number in range(draw.randrange(5))]
+    places = [("t", number) for number in range(draw.randrange(12))]
+    gaps = []
+    for member in members:
+        mine = tuple(tp for tp in places if draw.random() < 0.3)
+        gaps.append(OwnershipGap(member, draw.choice((None, 5, 9)), len(mine) + draw.randrange(3), mine))
+    settling = RebalanceSettling(1, tuple(gaps), {each: draw.randrange(20) for each in members if draw.random() < 0.7})
+    moves = tuple(PartitionMove(*tp, "", "m0", -1, "it joined") for tp in places)
+    plans = tuple(MemberPlan(each, "c", "h", None, ()) for each in members)
+    trigger = RebalanceTrigger(Cause.MEMBER_LEFT, "m left")
+    change = RebalanceChange(1, "consumer", "range", moves, plans)
+    entry = OngoingRebalance(1, trigger, 0, 1).entry(Outcome.COMPLETED, 4, change)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(task_parts, "ENTRIES_IN_SLICE", draw.randrange(1, 4))
+        made = task_parts.finish_slices(task_parts.make_settlement(settling, 20))
+        assert made == settling.settlement(20)
+        assert task_parts.finish_slices(task_parts.complete_entry(entry, made)) == settle_entry(entry, made)

@@ -2,16 +2,37 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any, ClassVar
 
 import pytest
 
-from muster.coordinator.core.model.events import OffsetCommit, OffsetFetch, Request, TopicsChanged, Unload
-from muster.coordinator.core.model.records import GroupDeleted, OffsetDeleted, OffsetsStored, Record
+from muster.coordinator.core.model.effects import Effects
+from muster.coordinator.core.model.events import Event, OffsetCommit, OffsetFetch, Request, TopicsChanged, Unload
+from muster.coordinator.core.model.records import (
+    CentralOwner,
+    CentralStored,
+    GroupDeleted,
+    OffsetDeleted,
+    OffsetsStored,
+    RebalanceDecided,
+    RebalanceSettled,
+    Record,
+)
 from muster.coordinator.core.model.rights import Rights
-from muster.coordinator.core.model.types import CommittedOffset, Limits, StoredOffset
+from muster.coordinator.core.model.types import (
+    Cause,
+    CommittedOffset,
+    Limits,
+    MemberPlan,
+    Outcome,
+    PartitionMove,
+    RebalanceEntry,
+    Settlement,
+    StoredOffset,
+)
 from muster.coordinator.core.shard import Shard
 from muster.coordinator.errors import ErrorCode
-from muster.coordinator.runtime import group_log
+from muster.coordinator.runtime import group_log, shards
 from muster.coordinator.runtime.engine import NO_OPTIONS, WRITTEN_SLICES, Engine, EngineOptions
 from muster.coordinator.runtime.kafka_records import EncodedTurn, encode
 from muster.coordinator.runtime.shards import GROUPS, AppendDraft, ShardStatus, split_into_portions
@@ -257,3 +278,96 @@ def test_a_draft_is_the_batch_that_would_have_been_made_at_once(monkeypatch: pyt
     assert list(group_log.encode_batches(groups, 7, len(at_once) - 1)) == several
     monkeypatch.setattr(group_log, "encode_turn", None)  # nothing is made twice
     assert list(group_log.encode_batches(groups, 7)) == [at_once]
+
+
+def long_records(rows: int) -> list[Record]:
+    """A rebalance of a central group, its ownership and its end, each with so many rows."""
+    members = tuple(MemberPlan(f"m{n}", "c", "h", None, (("t", (n,)),)) for n in range(rows // 2))
+    moves = tuple(PartitionMove("t", n, "", f"m{n}", -1, "it joined") for n in range(rows - len(members)))
+    entry = RebalanceEntry(
+        1, 0, 1, "consumer", "range", Cause.MEMBER_JOINED, "m", "c", "h", "m joined", "", Outcome.COMPLETED, 5, 9,
+        members=members, moves=moves, snapshot_json="{}",
+    )  # fmt: skip
+    synced = tuple((f"m{n}", 8) for n in range(rows // 2))
+    unowned = tuple(("t", n, 3) for n in range(rows - len(synced)))
+    return [
+        RebalanceDecided("g", entry),
+        CentralStored(
+            "g", 1, "range", 9, tuple(CentralOwner(f"m{n}", "c", "h", 9, ("t",), "", ()) for n in range(rows))
+        ),
+        RebalanceSettled("g", Settlement(1, 9, ("m",), unowned, 3, synced)),
+    ]
+
+
+class Rows(tuple[object, ...]):
+    """Rows of a record; each part that is taken of them is noted."""
+
+    taken: ClassVar[list[int]] = []
+
+    def __getitem__(self, key: Any) -> Any:
+        found = super().__getitem__(key)
+        if isinstance(key, slice):
+            self.taken.append(len(found))
+        return found
+
+
+def with_noted_rows(record: Record) -> Record:
+    if isinstance(record, RebalanceDecided):
+        entry = record.entry
+        return replace(record, entry=replace(entry, members=Rows(entry.members), moves=Rows(entry.moves)))
+    if isinstance(record, RebalanceSettled):
+        found = record.settlement
+        return replace(record, settlement=replace(found, unowned=Rows(found.unowned), synced=Rows(found.synced)))
+    assert isinstance(record, CentralStored)
+    return replace(record, owners=Rows(record.owners))
+
+
+@pytest.mark.parametrize("number", range(3))
+def test_a_record_of_very_many_rows_is_made_so_many_rows_at_a_time(
+    number: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its bytes are those of one piece."""
+    monkeypatch.setattr(shards, "ROWS_AT_ONCE", AT_ONCE)
+    record = long_records(MANY)[number]
+    draft = AppendDraft([with_noted_rows(record)], AT_ONCE, group_log.FramedEntries)
+    Rows.taken.clear()
+    rows_in_turn = []
+    while draft.write_on():
+        rows_in_turn.append(sum(Rows.taken))
+        Rows.taken.clear()
+    assert max(rows_in_turn) == AT_ONCE
+    assert sum(rows_in_turn) == MANY
+    whole = encode([record])
+    assert ([*draft.parts[0].groups], draft.ledger) == (whole.groups, whole.ledger)
+    assert list(group_log.encode_batches(draft.ledger, 7)) == [encode_turn(some, 7) for some in (whole.ledger,) if some]
+
+
+def test_what_a_rebalance_of_thousands_decides_is_one_append_of_several_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The other shards have turns in between, and nobody is told before all is in the log."""
+    monkeypatch.setattr(shards, "ROWS_AT_ONCE", AT_ONCE)
+    records = long_records(MANY)
+
+    class Decider(Shard):
+        def step(self, event: Event, now_ms: int) -> Effects:
+            effects = super().step(event, now_ms)
+            if isinstance(event, OffsetFetch) and event.request_id == 1:
+                effects.records += records
+            return effects
+
+    log = MemoryGroupLog(SHARDS)
+    engine = Engine(log, SHARDS, Limits(slice_positions=SLICE), Decider)
+    engine.submit_all(TopicsChanged({"t": MANY}))
+    engine.load(0)
+    appends = log.appends
+    engine.submit(0, OffsetFetch(1, "g", (("t", 0),)))
+    turns = 0
+    while not (answers := told(engine)):
+        turns += 1
+        assert log.appends == appends
+        assert engine.pending
+    assert answers == [(1, ErrorCode.NONE)]
+    assert log.appends == appends + 1
+    assert turns > 3 * MANY // AT_ONCE
+    whole = encode(records)
+    assert [(each.key, each.value) for each in log.read_groups(0)] == [(each.key, each.value) for each in whole.groups]
+    assert [(each.key, each.value) for each in log.read_ledger(0)] == [(each.key, each.value) for each in whole.ledger]

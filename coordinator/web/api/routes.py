@@ -7,10 +7,10 @@ document are those of the types in the code. Without `http.actions` every action
 import asyncio
 import json
 import re
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterable, AsyncIterator, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from pydantic import TypeAdapter
 from starlette.requests import Request
@@ -148,6 +148,8 @@ TOKEN: Final = f"{PREFIX}/token"
 READ_AT_ONCE: Final = 4
 """Answers that are in the making together: of fifty with 10,000 rows each, the rows would be a million objects, and a
 garbage collection holds everything up while it looks at them."""
+WRITTEN_BYTES: Final = 2 << 20
+"""Of an answer, made before it is read: some 10,000 rows. Who does not read costs no more than that."""
 LARGE_BYTES: Final = 16 << 10
 """A body above this is read in a thread."""
 
@@ -185,15 +187,25 @@ def reading_route(endpoint: ApiEndpoint, asks: NodePort, places: asyncio.Semapho
     return Route(PREFIX + endpoint.path, answer, methods=[endpoint.method])
 
 
+Piece: TypeAlias = str | bytes | memoryview
+
+
 async def written(response: StreamingResponse) -> StreamingResponse:
-    """The same, with all its bytes made."""
-    pieces = [piece async for piece in response.body_iterator]
-    response.body_iterator = iterate_pieces(pieces)
+    """The same, with its first bytes made, which are all of nearly every answer. The rest is made as it is read."""
+    pieces, size, left = list[Piece](), 0, response.body_iterator
+    async for piece in left:
+        pieces.append(piece)
+        size += len(piece)
+        if size >= WRITTEN_BYTES:
+            break
+    response.body_iterator = chain_pieces(pieces, left)
     return response
 
 
-async def iterate_pieces(pieces: Sequence[str | bytes | memoryview]) -> AsyncIterator[str | bytes | memoryview]:
+async def chain_pieces(pieces: Sequence[Piece], left: AsyncIterable[Piece]) -> AsyncIterator[Piece]:
     for piece in pieces:
+        yield piece
+    async for piece in left:
         yield piece
 
 

@@ -38,7 +38,7 @@ it looks, so the younger ones look at little; the oldest, which takes longest, c
 KEPT_BYTES = 128 << 20
 """Freed memory that a node keeps for the next answers."""
 
-SWITCH_S = 0.001
+SWITCH_S = 0.0002
 """How long a thread that computes (a replay, a compaction, topics in the making) may keep the event loop waiting."""
 
 log = structlog.get_logger("muster.node")

@@ -101,6 +101,8 @@ class ApiEndpoint:
     method: str = "GET"
     body: Any = None
     """The pydantic model of what is sent, of an endpoint that changes something."""
+    few_at_once: bool = False
+    """Whether much is looked up for each caller, where others make what all who ask share."""
 
 
 def path_names(request: Request) -> dict[str, str]:

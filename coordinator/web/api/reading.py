@@ -247,6 +247,7 @@ READING_ENDPOINTS: Final = (
         list[group_views.OffsetRow],
         lag,
         WINDOW,
+        few_at_once=True,
     ),
     ApiEndpoint(
         "/groups/{group}/members",
@@ -254,6 +255,7 @@ READING_ENDPOINTS: Final = (
         list[group_views.MemberRow],
         members,
         WINDOW,
+        few_at_once=True,
     ),
     ApiEndpoint(
         "/groups/{group}/history",
@@ -306,6 +308,7 @@ READING_ENDPOINTS: Final = (
         "One topic, its partitions and settings, as `muster topics describe -o json`.",
         TopicDocument,
         topic,
+        few_at_once=True,
     ),
     ApiEndpoint(
         "/nodes", "This node: what it is, where its doors are, what is wrong with it.", list[NodeDocument], nodes

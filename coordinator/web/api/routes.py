@@ -8,6 +8,7 @@ import asyncio
 import json
 import re
 from collections.abc import AsyncIterable, AsyncIterator, Iterable, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
 from typing import Any, Final, TypeAlias
@@ -176,13 +177,15 @@ def api_routes(asks: NodePort, tokens: SessionTokens, *, actions: bool) -> list[
 
 
 def reading_route(endpoint: ApiEndpoint, asks: NodePort, places: asyncio.Semaphore) -> Route:
-    """places: of requests that are answered at the same time, until the answer is in bytes."""
+    """places: of requests that look much up and are answered at the same time, until the answer is in bytes."""
 
     async def answer(request: Request) -> Response:
         given = EndpointRequest(path_names(request), read_query(endpoint, request), raw_path(request))
-        async with places:
+        async with places if endpoint.few_at_once else nullcontext():
             response = await endpoint.handler(NodeQueries(asks, caller_of(request)), given)
-            return await written(response) if isinstance(response, StreamingResponse) else response
+            if endpoint.few_at_once and isinstance(response, StreamingResponse):
+                return await written(response)
+            return response
 
     return Route(PREFIX + endpoint.path, answer, methods=[endpoint.method])
 

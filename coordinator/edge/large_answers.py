@@ -1,10 +1,8 @@
 """Answers that grow with the node's state: all groups, all topics, all settings, all entries.
 
-None is made on the event loop in one piece, whoever asks and however many at once. One thread makes them, one after
-the other, and a second one works through large requests: each further one would keep the loop waiting for the
-interpreter's lock once more. What answers are made of is read in slices, by one reader at a time. Callers who ask for
-the same at the same time share one answer, so a hundred connections that list all groups cost the node two lists and
-not a hundred.
+None is made on the event loop in one piece (`muster/long_work.py`). What they are made of is read in slices, by one
+reader at a time. Callers who ask for the same at the same time share one answer, so a hundred connections that list all
+groups cost the node two lists and not a hundred.
 """
 
 import asyncio

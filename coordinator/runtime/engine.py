@@ -62,9 +62,9 @@ from muster.coordinator.runtime.stepper import (
 )
 
 INBOX_LIMIT = 20_000
+"""Events that may wait for a turn: only a driver that is stalled ever has so many."""
 MAX_EVENTS_IN_TURN = 250
 """Those of thousands of members that speak at once are for several turns: what else the loop has to do goes between."""
-"""Events that may wait for a turn. A turn empties the inbox, so only a stalled driver ever fills it."""
 
 WRITTEN_SLICES = 4
 """Slices of positions whose records one turn makes: four take as long as one that is deleted, decided and written."""

@@ -11,7 +11,6 @@ from muster.coordinator.core.model import effects, events
 from muster.coordinator.core.model.records import Shares, TopicId
 from muster.coordinator.core.model.rights import Rights
 from muster.coordinator.edge.large_answers import (
-    MAX_GROUPS_PER_TURN,
     GroupFilter,
     GroupLists,
     SharedAnswers,
@@ -64,12 +63,11 @@ class ConsumerGroupHandlers:
 
     async def consumer_group_describe(self, request: Any, call: KafkaCall) -> Any:
         names = list(dict.fromkeys(request.group_ids))
-        async with self._groups.turn_for(len(names)):
+        async with self._groups.take_turn(len(names)) as many:
             questions = (
                 (self._groups.shard_of(group_id), events.DescribeConsumerGroup(self._groups.next_id(), group_id))
                 for group_id in names
             )
-            many = len(names) > MAX_GROUPS_PER_TURN
             replies = await self._groups.ask_each(questions, effects.DescribeConsumerReply, many=many)
             told = request.include_authorized_operations
 
@@ -226,14 +224,12 @@ class GroupAdminHandlers:
 
     async def describe_groups(self, request: Any, call: KafkaCall) -> Any:
         names = list(dict.fromkeys(request.groups))
-        async with self._groups.turn_for(len(names)):
+        async with self._groups.take_turn(len(names)) as many:
             questions = (
                 (self._groups.shard_of(group_id), events.DescribeGroup(self._groups.next_id(), group_id))
                 for group_id in names
             )
-            replies = await self._groups.ask_each(
-                questions, effects.DescribeReply, many=len(names) > MAX_GROUPS_PER_TURN
-            )
+            replies = await self._groups.ask_each(questions, effects.DescribeReply, many=many)
             version, told = call.api_version, request.include_authorized_operations
 
             def whole() -> Any:
@@ -245,13 +241,13 @@ class GroupAdminHandlers:
 
     async def delete_groups(self, request: Any, call: KafkaCall) -> Any:
         names = list(dict.fromkeys(request.groups_names))
-        async with self._groups.turn_for(len(names)):
+        async with self._groups.take_turn(len(names)) as many:
             by = name_operator(call.peer_host)
             questions = (
                 (self._groups.shard_of(group_id), events.DeleteGroup(self._groups.next_id(), group_id, operator=by))
                 for group_id in names
             )
-            replies = await self._groups.ask_each(questions, effects.DeleteReply, many=len(names) > MAX_GROUPS_PER_TURN)
+            replies = await self._groups.ask_each(questions, effects.DeleteReply, many=many)
             made = struct("DeleteGroupsResponse.results")
 
             def whole() -> Any:

@@ -103,15 +103,15 @@ class GroupRequests:
         return asked
 
     @asynccontextmanager
-    async def turn_for(self, groups: int) -> AsyncIterator[None]:
-        """For a question about so many groups, until its answer is in bytes: very many are asked about for one caller
-        at a time. The replies of fifty who ask about thousands each would be more objects than a garbage collection,
-        during which the node stands still, looks through in a tenth of a second."""
+    async def take_turn(self, groups: int) -> AsyncIterator[bool]:
+        """For a question about so many groups, until its answer is in bytes; tells whether they are very many, which
+        are asked about for one caller at a time. The replies of fifty who ask about thousands each would be more
+        objects than a garbage collection, during which the node stands still, looks through in a tenth of a second."""
         if groups <= MAX_GROUPS_PER_TURN:
-            yield
+            yield False
             return
         async with self._many_asked:
-            yield
+            yield True
 
     async def ask_each(
         self, questions: Iterable[tuple[int, events.Request]], wanted: type[Wanted], *, many: bool = False

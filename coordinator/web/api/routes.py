@@ -184,7 +184,7 @@ def reading_route(endpoint: ApiEndpoint, asks: NodePort, places: asyncio.Semapho
         async with places if endpoint.few_at_once else nullcontext():
             response = await endpoint.handler(NodeQueries(asks, caller_of(request)), given)
             if endpoint.few_at_once and isinstance(response, StreamingResponse):
-                return await written(response)
+                return await write_ahead(response)
             return response
 
     return Route(PREFIX + endpoint.path, answer, methods=[endpoint.method])
@@ -193,7 +193,7 @@ def reading_route(endpoint: ApiEndpoint, asks: NodePort, places: asyncio.Semapho
 Piece: TypeAlias = str | bytes | memoryview
 
 
-async def written(response: StreamingResponse) -> StreamingResponse:
+async def write_ahead(response: StreamingResponse) -> StreamingResponse:
     """The same, with its first bytes made, which are all of nearly every answer. The rest is made as it is read."""
     pieces, size, left = list[Piece](), 0, response.body_iterator
     async for piece in left:

@@ -13,7 +13,7 @@ import resource
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Final
 
@@ -70,6 +70,12 @@ def run(only: str = "", members: Sequence[int] = ()) -> Iterator[BenchRow]:
     return measure_cases(cases, only)
 
 
+@cache
+def shared_runner() -> asyncio.Runner:
+    """One loop for all cases and runs of this process, to its end: gRPC's poller does not outlive the first loop."""
+    return asyncio.Runner()
+
+
 # Thousands of consumers on one node
 # ----------------------------------
 
@@ -99,8 +105,7 @@ class CentralCourse:
 
 def measure_central(name: str, home: str, sizes: tuple[int, int]) -> Iterator[BenchRow]:
     allow_open_files(sizes[-1])
-    with asyncio.Runner() as runner:  # one loop for both: gRPC's poller does not outlive the first
-        small, large = (run_central(runner, str(Path(home) / str(size)), size, SESSION_MS) for size in sizes)
+    small, large = (run_central(str(Path(home) / str(size)), size, SESSION_MS) for size in sizes)
     yield from central_rows(name, small, large)
 
 
@@ -117,13 +122,13 @@ def allow_open_files(connections: int) -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
-def run_central(runner: asyncio.Runner, home: str, size: int, session_ms: int, *, probed: bool = True) -> CentralCourse:
+def run_central(home: str, size: int, session_ms: int, *, probed: bool = True) -> CentralCourse:
     """probed: somebody else asks the node for something small all the time, which costs it a hundredth of a core."""
     with ExitStack() as stack:
         stack.enter_context(pinned(LOAD_CORE))
         node = stack.enter_context(run_node(home, SETTINGS))
         probe = stack.enter_context(probing(kafka_address(node))) if probed else None
-        return runner.run(CentralRun(node, probe, size, session_ms).measure())
+        return shared_runner().run(CentralRun(node, probe, size, session_ms).measure())
 
 
 class CentralRun:
@@ -229,15 +234,13 @@ class EraCourse:
 
 def measure_beside_zookeeper(name: str, home: str, sizes: Sequence[int]) -> Iterator[BenchRow]:
     allow_open_files(sizes[-1])
-    with asyncio.Runner() as runner:
-        for size in sizes:
-            session_ms = max(SESSION_MS, size * SESSION_MS_EACH)
-            with pinned(LOAD_CORE), measured_ensemble(str(Path(home) / f"era-{size}"), session_ms) as ensemble:
-                era = runner.run(EraRun(ensemble, size, session_ms).measure())
-            place = str(Path(home) / f"central-{size}")
-            central = run_central(runner, place, size, session_ms, probed=False)
-            yield from beside_rows(f"{name}: {size:,} consumers", central, era)
-            yield from herd_rows(f"{name}: {size:,} consumers of the ZooKeeper era, one leaves", era)
+    for size in sizes:
+        session_ms = max(SESSION_MS, size * SESSION_MS_EACH)
+        with pinned(LOAD_CORE), measured_ensemble(str(Path(home) / f"era-{size}"), session_ms) as ensemble:
+            era = shared_runner().run(EraRun(ensemble, size, session_ms).measure())
+        central = run_central(str(Path(home) / f"central-{size}"), size, session_ms, probed=False)
+        yield from beside_rows(f"{name}: {size:,} consumers", central, era)
+        yield from herd_rows(f"{name}: {size:,} consumers of the ZooKeeper era, one leaves", era)
 
 
 @contextmanager

@@ -106,6 +106,16 @@ FIRST_VERSIONS_OF_TODAY: Final = {
 """Where Kafka 4 begins (KIP-896): nothing older than its own 2.1 needs what comes before."""
 
 
+LARGE_LOOKS: Final = frozenset(
+    {
+        *("ListOffsets", "Metadata", "OffsetFetch", "FindCoordinator", "DescribeConfigs"),
+        *("DescribeGroups", "ConsumerGroupDescribe", "DescribeProducers", "DescribeTransactions"),
+    }
+)
+"""What changes nothing, waits for no other client, and may name as many things as a request holds: of the large ones a
+few at a time are read and answered."""
+
+
 def without_old_clients(apis: Iterable[Api]) -> tuple[Api, ...]:
     """What is left of them where only clients of Kafka 2.1 and later are served."""
     return tuple(_api_of_today(api) for api in apis)

@@ -307,30 +307,51 @@ class LogFreezer:
 ALL_EVERY_S: Final = 3_600.0
 """Between two looks through everything."""
 
+SOONEST_S: Final = 300.0
+"""The same, where memory grows."""
+
+GROWTH: Final = 1.5
+LEAST_GROWTH_BYTES: Final = 128 << 20
+"""What the process may grow by before everything is looked through: by half of what it was, and this much."""
+
 
 class SurvivorFreezer:
-    """A callback of the collector (`gc.callbacks`): what a look through the oldest generation has left there is passed
-    over by the next ones, or each would hold everything up for longer: half a second with 100,000 groups that are
-    shown on a page. Nearly all of it goes without the collector; for the rest, one look an hour sees everything.
+    """A callback of the collector (`gc.callbacks`): what a look has left behind, other than one at the youngest alone,
+    is passed over by the next ones, or each would hold everything up for longer: half a second with 100,000 groups that
+    are shown on a page, or with 5,000 members of one group. Nearly all of it goes without the collector; for the rest,
+    one look an hour sees everything, and one where memory has grown by half.
     """
 
-    def __init__(self, monotonic_s: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        monotonic_s: Callable[[], float] = time.monotonic,
+        resident: Callable[[], int] = lambda: resident_bytes(PROCESS) or 0,
+    ) -> None:
         self._monotonic_s = monotonic_s
+        self._resident = resident
         self._saw_all_s = monotonic_s()
+        self._size = resident()
 
     def __call__(self, phase: str, info: Mapping[str, int]) -> None:
-        if info["generation"] < OLDEST_GENERATION:
-            return
+        generation = info["generation"]
         if phase == "stop":
-            gc.freeze()
-            return
-        now_s = self._monotonic_s()
-        if now_s - self._saw_all_s >= ALL_EVERY_S:
-            self._saw_all_s = now_s
+            if generation > YOUNGEST:
+                gc.freeze()
+        elif generation == OLDEST and self._is_due():
             gc.unfreeze()
 
+    def _is_due(self) -> bool:
+        since_s, size = self._monotonic_s() - self._saw_all_s, self._resident()
+        grown = since_s >= SOONEST_S and size > GROWTH * self._size + LEAST_GROWTH_BYTES
+        if not grown and since_s < ALL_EVERY_S:
+            return False
+        self._saw_all_s += since_s
+        self._size = size
+        return True
 
-OLDEST_GENERATION: Final = 2
+
+YOUNGEST, OLDEST = 0, 2
+"""Generations of the collector."""
 
 
 # Fatal errors

@@ -4,6 +4,7 @@ Real engine, real shard; the log is kept in memory and flushes when the test say
 """
 
 import asyncio
+import gc
 import threading
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -18,7 +19,13 @@ from muster.coordinator.errors import ErrorCode, NodeShuttingDown, Overloaded
 from muster.coordinator.runtime.engine import Engine
 from muster.coordinator.runtime.ports import Entry, KeyValue, LogFailed, LogWithoutTransactions
 from muster.coordinator.server.driver.clock import STALL_MS, NodeClock
-from muster.coordinator.server.driver.driver import DriverCallbacks, DriverLimits, EngineDriver
+from muster.coordinator.server.driver.driver import (
+    ANSWERS_BETWEEN_LOOKS,
+    YOUNG_AND_MIDDLE,
+    DriverCallbacks,
+    DriverLimits,
+    EngineDriver,
+)
 from tests.support.pace import pace
 
 PATIENCE_S = 20
@@ -431,5 +438,26 @@ def test_notices_reach_the_watchers_side() -> None:
         driver = bench.start()
         await driver.ask_shard(0, bench.join(), effects.JoinReply)
         assert {notice.group_id for notice in bench.notices} == {"g"}
+
+    run(story)
+
+
+def test_the_collector_looks_at_what_is_young_once_in_so_many_answers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By itself it would come when more was made than went: hundreds of thousands of objects later, where each message
+    of thousands of members replaces what the one before has left."""
+    looks = list[int]()
+    monkeypatch.setattr(gc, "collect", lambda generation: looks.append(generation) or 0)
+
+    async def story() -> None:
+        bench = Bench()
+        driver = bench.start()
+        answered = 0
+        for batch in (ANSWERS_BETWEEN_LOOKS - 1, 1, 2 * ANSWERS_BETWEEN_LOOKS):
+            for left in range(batch, 0, -50):
+                asked = (driver.ask_shard(0, bench.heartbeat(), effects.HeartbeatReply) for _ in range(min(50, left)))
+                await asyncio.gather(*asked)
+            answered += batch
+            assert len(looks) == answered // ANSWERS_BETWEEN_LOOKS
+        assert set(looks) == {YOUNG_AND_MIDDLE}
 
     run(story)

@@ -10,6 +10,9 @@ from muster.coordinator.server.backend.upkeep import (
     ALL_EVERY_S,
     ALL_LOOKED_AT,
     FROZEN_AT_ONCE,
+    GROWTH,
+    LEAST_GROWTH_BYTES,
+    SOONEST_S,
     LogFreezer,
     SurvivorFreezer,
 )
@@ -29,48 +32,82 @@ def unfrozen() -> Iterator[None]:
     gc.unfreeze()
 
 
-class Clock:
-    now_s = 100.0
+class World:
+    """Its clock, and the memory of its process."""
 
-    def __call__(self) -> float:
-        return self.now_s
+    now_s = 100.0
+    resident = 1 << 30
+
+    def forward(self, seconds: float) -> None:
+        self.now_s += seconds
+
+    def grow(self, size: int) -> None:
+        self.resident += size
 
 
 @pytest.fixture
-def clock() -> Iterator[Clock]:
-    """The clock of a freezer that is at work, as in a node's process."""
-    clock = Clock()
-    freezer = SurvivorFreezer(clock)
+def world() -> Iterator[World]:
+    """Of a freezer that is at work, as in a node's process."""
+    world = World()
+    freezer = SurvivorFreezer(lambda: world.now_s, lambda: world.resident)
     gc.callbacks.append(freezer)
-    yield clock
+    yield world
     gc.callbacks.remove(freezer)
 
 
-def test_what_outlives_a_look_at_the_oldest_is_passed_over_by_the_next(clock: Clock) -> None:
+def leave_garbage() -> "weakref.ref[Circle]":
+    """What a look has passed over while it was on its way."""
+    on_its_way = Circle()
+    gc.collect(1)
+    return weakref.ref(on_its_way)
+
+
+@pytest.mark.parametrize("generation", [1, 2])
+def test_what_outlives_a_look_is_passed_over_by_the_next(world: World, generation: int) -> None:
     kept = [[number] for number in range(10_000)]
-    gc.collect()
+    gc.collect(generation)
     assert gc.get_freeze_count() > len(kept)
     assert len(gc.get_objects()) < len(kept)
 
 
-def test_looks_at_the_young_freeze_nothing(clock: Clock) -> None:
+def test_looks_at_the_youngest_alone_freeze_nothing(world: World) -> None:
     gc.collect(0)
-    gc.collect(1)
     assert gc.get_freeze_count() == 0
 
 
-def test_one_look_an_hour_finds_garbage_that_was_passed_over(clock: Clock) -> None:
-    on_its_way = Circle()
-    garbage = weakref.ref(on_its_way)
-    gc.collect()
-    del on_its_way
-    clock.now_s += ALL_EVERY_S - 1
+def test_one_look_an_hour_finds_garbage_that_was_passed_over(world: World) -> None:
+    garbage = leave_garbage()
+    world.forward(ALL_EVERY_S - 1)
     gc.collect()
     assert garbage() is not None
-    clock.now_s += 1
+    world.forward(1)
     gc.collect()
     assert garbage() is None
     assert gc.get_freeze_count() > 0
+
+
+def test_a_process_that_has_grown_by_half_is_looked_through_but_not_all_the_time(world: World) -> None:
+    """Garbage that was passed over for an hour could be more than there is memory."""
+    growth = int((GROWTH - 1) * world.resident) + LEAST_GROWTH_BYTES
+    garbage = leave_garbage()
+    world.grow(growth)
+    world.forward(SOONEST_S)
+    gc.collect()
+    assert garbage() is not None  # it has grown by less than what counts
+    world.grow(1)
+    gc.collect()
+    assert garbage() is None
+    garbage = leave_garbage()
+    world.grow(2 * growth)
+    gc.collect()
+    assert garbage() is not None  # that is too soon
+    world.forward(SOONEST_S)
+    gc.collect()
+    assert garbage() is None
+    garbage = leave_garbage()
+    world.forward(SOONEST_S)
+    gc.collect()
+    assert garbage() is not None  # it was no garbage that it has grown by: that is what it is now
 
 
 def test_logs_are_passed_over_once_there_are_some() -> None:

@@ -58,6 +58,8 @@ from muster.coordinator.core.model.types import (
     WaitEnd,
 )
 from muster.coordinator.core.watched.endings import (
+    NOTICE_MS,
+    POLL_CHECK_MS,
     SLACK_MS,
     WENT_SOMEHOW,
     WHICH_CAME_FIRST,
@@ -65,6 +67,7 @@ from muster.coordinator.core.watched.endings import (
     Ending,
     LastSigns,
     MemberTimeouts,
+    WaitedOutRound,
     conclude_ending,
     unknown_ending,
 )
@@ -73,6 +76,9 @@ SEVERAL = 2
 """Members of whom it is no chance that they do the same at once."""
 
 NONE_KNOWN: Mapping[str, int] = MappingProxyType({})
+
+OFTEN = 4
+"""Commits that a member makes, at the least, in the time whose end its silence is to tell."""
 
 LEARNING_MS = 2_000
 """For so long a topic that members had not named before may be one that their leader still looks up."""
@@ -241,14 +247,17 @@ class ClassicHistory:
     ) -> tuple[list[RebalanceTrigger], list[Incarnation]]:
         """What differs between the generations: the first is the cause."""
         incarnations: list[Incarnation] = []
-        arrivals = []
+        arrivals, late = [], []
         for member_id in step.came:
             trigger, incarnation = self._trigger_of_newcomer(step, member_id, gone)
+            was = None if incarnation is None else gone.get(incarnation.previous_id)
             if incarnation is not None:
                 incarnations.append(incarnation)
-            arrivals.append(trigger)
+            (late if was is not None and was.may_be_late else arrivals).append(trigger)
         back = {each.previous_id for each in incarnations}
-        endings = {member_id: ending for member_id, ending in gone.items() if member_id not in back}
+        left_over = {member_id: ending for member_id, ending in gone.items() if member_id not in back}
+        late += [trigger_of_ending(step.old[each], ending) for each, ending in left_over.items() if ending.may_be_late]
+        endings = {member_id: ending for member_id, ending in left_over.items() if not ending.may_be_late}
         departures = [trigger_of_ending(step.old[member_id], ending) for member_id, ending in endings.items()]
         over_ms = [signs[each].over_ms(step.old[each].session_timeout_ms, gone[each]) for each in endings]
         # Where the others stopped before anybody was gone, it was for those who came.
@@ -264,6 +273,7 @@ class ClassicHistory:
             expired = [each for each in back & gone.keys() if gone[each].cause is Cause.SESSION_EXPIRED]
             triggers += [trigger_of_ending(step.old[each], gone[each]) for each in sorted(expired)]
         triggers += self._triggers_of_those_who_stayed(step)
+        triggers += late  # the round ended them, so something else began it
         if not triggers:
             triggers = [trigger_of_repetition(step)]
         if len(triggers) > 1 and triggers[0].certainty is Certainty.RECORDED:
@@ -287,6 +297,8 @@ class ClassicHistory:
         at_once = former.id in gone
         if at_once and ending.cause is Cause.POLL_TIMEOUT:
             return trigger_of_late_poll(newcomer, former.id, ending.evidence), incarnation
+        if at_once and ending.may_be_late:
+            return trigger_of_late_join(newcomer, former.id, ending), incarnation
         poll_ms, claims = member.rebalance_timeout_ms, claimed_generation(member.subscription)
         if 0 < poll_ms <= silent_ms and 0 <= claims <= step.before.generation and not owned_of(member.subscription):
             named = (
@@ -394,6 +406,7 @@ def why_free(ending: Ending) -> str:
     return {
         Cause.SESSION_EXPIRED: "its owner's session expired",
         Cause.POLL_TIMEOUT: "its owner stopped polling, and left the group",
+        Cause.REBALANCE_TIMEOUT: "its owner did not rejoin within the rebalance timeout",
     }.get(ending.cause, "its owner left the group")
 
 
@@ -406,6 +419,12 @@ def trigger_of_late_poll(newcomer: SeenMember, former_id: str, evidence: str) ->
     what = f"did not poll within max.poll.interval.ms, and is back under a new id (was {former_id})"
     trigger = trigger_by_member(Cause.POLL_TIMEOUT, newcomer, what)
     return replace(trigger, certainty=Certainty.INFERRED, evidence=evidence)
+
+
+def trigger_of_late_join(newcomer: SeenMember, former_id: str, ending: Ending) -> RebalanceTrigger:
+    what = f"{ending.what}, and is back under a new id (was {former_id})"
+    trigger = trigger_by_member(ending.cause, newcomer, what)
+    return replace(trigger, certainty=ending.certainty, evidence=ending.evidence)
 
 
 def trigger_of_common_return(*, coordinator_moved: bool) -> RebalanceTrigger:
@@ -523,9 +542,37 @@ class GenerationStep:
 
     def last_signs(self, commits: CommitTimes, member_id: str) -> LastSigns:
         """Of a member that is gone."""
-        silence = commits.silence(self.cells_before(member_id), self.joined_ms)
+        cells = self.cells_before(member_id)
+        silence = commits.silence(cells, self.joined_ms)
         alone = not self.came and len(self.gone) == 1
-        return LastSigns(silence, self.joined_ms, self.begun_ms(commits), self.written_ms, alone)
+        deleted = {each.topic for each in self.topic_changes if each.kind is TopicChangeKind.DELETED}
+        return LastSigns(
+            silence,
+            self.joined_ms,
+            self.begun_ms(commits),
+            self.written_ms,
+            alone,
+            self.waited_out(commits),
+            any(topic in deleted for topic, _ in cells),
+        )
+
+    def waited_out(self, commits: CommitTimes) -> WaitedOutRound | None:
+        """The round, if it took as long as its timeout. The first eager member to stop tells when it began, if that
+        one had committed often before."""
+        if self.cooperative:
+            return None
+        silences = (commits.silence(self.cells_before(each), self.joined_ms) for each in self.stayed)
+        stops = [(each.last_ms, each.usual_ms) for each in silences if each.last_ms is not None]
+        if not stops:
+            return None
+        begun_ms, usual_ms = min(stops, key=lambda stop: stop[0])
+        timeout_ms = max(member.rebalance_timeout_ms for member in self.old.values())
+        if usual_ms is None or usual_ms * OFTEN > timeout_ms:
+            return None
+        longest_ms = timeout_ms + usual_ms + NOTICE_MS + POLL_CHECK_MS
+        if not timeout_ms - SLACK_MS <= self.written_ms - begun_ms <= longest_ms:
+            return None
+        return WaitedOutRound(begun_ms, timeout_ms)
 
     def last_commit_ms(self, commits: CommitTimes, member_id: str) -> int | None:
         """Of a member of the generation before, in that generation."""

@@ -99,6 +99,8 @@ WENT_SOMEHOW = "its owner is no longer in the group"
 
 EITHER = "left, or its session expired"
 
+LEFT_OR_LATE = "left, or did not rejoin in time"
+
 
 class Ending(NamedTuple):
     """How a member went: left, expired, or (with certainty UNKNOWN) one of the two."""
@@ -112,6 +114,11 @@ class Ending(NamedTuple):
     @property
     def known(self) -> bool:
         return self.certainty is not Certainty.UNKNOWN
+
+    @property
+    def may_be_late(self) -> bool:
+        """Whether the round itself may have ended it, so that it did not begin that round."""
+        return self.cause is Cause.REBALANCE_TIMEOUT or self.what == LEFT_OR_LATE
 
 
 class MemberTimeouts(NamedTuple):
@@ -140,12 +147,23 @@ class MemberTimeouts(NamedTuple):
         return min(NOTICE_MS, (self.session_ms or 0) // 3) if self.commits_count else 0
 
 
+class WaitedOutRound(NamedTuple):
+    """A round that took as long as the coordinator waits for members that it knows (WA-E9).
+
+    begun_ms: the last commit of the first member to stop; timeout_ms: the longest `max.poll.interval.ms`.
+    """
+
+    begun_ms: int
+    timeout_ms: int
+
+
 class LastSigns(NamedTuple):
     """What is known of a member that is gone. Times in ms.
 
     joined_ms: when its last generation was written, which it had joined; begun_ms: the latest moment at which the
     round can have begun that it is missing from, as far as others' commits tell; written_ms: when that was over.
-    alone: nothing but its end can have begun that round.
+    alone: nothing but its end can have begun that round. waited_out: None: that round was shorter, or longer, than its
+    timeout. topics_deleted: the member had partitions of a topic that the next generation no longer has.
     """
 
     silence: Silence
@@ -153,6 +171,8 @@ class LastSigns(NamedTuple):
     begun_ms: int
     written_ms: int
     alone: bool = False
+    waited_out: WaitedOutRound | None = None
+    topics_deleted: bool = False
 
     @property
     def heard_ms(self) -> int:
@@ -177,10 +197,15 @@ def conclude_ending(timeouts: MemberTimeouts, signs: LastSigns) -> Ending:
     silent_ms = max(0, signs.written_ms - signs.heard_ms)
     until_round_ms = max(0, signs.begun_ms - signs.heard_ms)
     seen = describe_silence(silence, silent_ms)
+    if (waited := signs.waited_out) is not None and signs.heard_ms > waited.begun_ms + SLACK_MS:
+        return late_ending(signs.written_ms - waited.begun_ms, waited.timeout_ms, silent_ms)
     exceeded = exceeded_polls(timeouts, silence, (until_round_ms, silent_ms))
     shortest_ms = timeouts.shortest_ms(silence)
     if session_ms is not None and silent_ms < shortest_ms and not exceeded:
         evidence = f"{seen}, which is less than its session timeout of {describe_ms(session_ms)}"
+        if signs.topics_deleted and timeouts.commits_count:
+            held_up = "some clients repeat a commit that names a deleted topic until max.poll.interval.ms is over"
+            return Ending(Cause.MEMBER_LEFT, WaitEnd.LEFT, Certainty.UNKNOWN, LEFT_OR_LATE, f"{evidence}; {held_up}")
         what = "was removed, or left" if timeouts.static else "left"
         return Ending(Cause.MEMBER_LEFT, WaitEnd.LEFT, Certainty.INFERRED, what, evidence)
     if exceeded:
@@ -227,6 +252,14 @@ def ending_without_timeout(usual_ms: int, silent_ms: int, evidence: str) -> Endi
 
 def unknown_ending(evidence: str) -> Ending:
     return Ending(Cause.MEMBER_LEFT, WaitEnd.LEFT, Certainty.UNKNOWN, EITHER, evidence)
+
+
+def late_ending(took_ms: int, timeout_ms: int, silent_ms: int) -> Ending:
+    evidence = (
+        f"the others stopped {describe_ms(took_ms)} before; the coordinator waits {describe_ms(timeout_ms)} for each "
+        f"(max.poll.interval.ms), and this one still committed {describe_ms(silent_ms)} before the end"
+    )
+    return Ending(Cause.REBALANCE_TIMEOUT, WaitEnd.NEVER, Certainty.INFERRED, "did not rejoin in time", evidence)
 
 
 def expired_ending(evidence: str) -> Ending:

@@ -1,6 +1,8 @@
 """What a group reads changes."""
 
-from tests.truth.expectation import Expectation, Fact, TopicFact, back, left, topic_changed
+from dataclasses import replace
+
+from tests.truth.expectation import Expectation, Fact, TopicFact, back, left, left_or_expired, topic_changed
 from tests.truth.scene import PARTITIONS, PATIENCE_S, Scene
 from tests.truth.situations.registry import situation
 
@@ -48,7 +50,19 @@ def topic_deleted(scene: Scene) -> Expectation:
     scene.delete_topic(clicks)
     scene.until_shared(topics=[scene.topic], seconds=2 * PATIENCE_S)  # over a Kafka, it is planned with for a minute
     gone = TopicFact(clicks, "DELETED", 4, 0)
-    return Expectation((topic_changed(clicks),), topics=(gone,), incident="topic_change", never=("gives it to nobody",))
+    facts = (topic_changed(clicks), *(held_up("ann", "bob") if scene.watched else ()))
+    return Expectation(facts, topics=(gone,), incident="topic_change", never=("gives it to nobody",))
+
+
+def held_up(one: str, other: str) -> tuple[Fact, ...]:
+    """One of them begins the round when its commits of the deleted topic have used up its time. The other one's are not
+    over in time, and it comes back under a new id."""
+    either = frozenset({other})
+    return (
+        Fact(one, frozenset({"REBALANCE_TIMEOUT"}), required=False, others=either),
+        replace(left_or_expired(one), required=False, others=either),
+        replace(back(one, required=False), others=either),
+    )
 
 
 @situation()

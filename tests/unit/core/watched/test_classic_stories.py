@@ -130,6 +130,53 @@ def test_a_silence_as_long_as_the_poll_interval_is_that() -> None:
     assert told(story.generation(400.9, ANN)) == [(Cause.POLL_TIMEOUT, "bob", INFERRED)]
 
 
+BOTH_TOPICS = {"ann-1": "orders 0-2, clicks 0-1", "bob-1": "orders 3-5, clicks 2-3"}
+
+
+def waited_out(protocol: str = "range") -> ClassicStory:
+    """Seen of Kafka's own client with automatic commits, when a topic was deleted: before it joins again it commits
+    all that it has, and repeats that until max.poll.interval.ms is over. When ann's is over, the round begins; when
+    bob's is, the coordinator has gone on without it."""
+    story = running(ClassicStory(topics=("orders", "clicks"), poll_ms=20_000, protocol=protocol), BOTH_TOPICS)
+    story.commits("orders 0-2", 101.0, 120.0, every_s=0.1)
+    story.commits("orders 3-5", 101.0, 140.0, every_s=0.1)
+    return story
+
+
+def test_who_commits_until_the_rebalance_timeout_is_over_has_not_joined_in_time() -> None:
+    entry = waited_out().generation(140.2, ANN)
+    assert told(entry) == [(Cause.PARTITIONS_CHANGED, "", INFERRED), (Cause.REBALANCE_TIMEOUT, "bob", INFERRED)]
+    assert entry is not None
+    (late,) = entry.triggers
+    assert "did not rejoin in time" in late.detail
+    assert "its owner did not rejoin within the rebalance timeout" in {move.why for move in entry.moves}
+
+
+def test_the_same_where_it_is_back_before_the_others_get_a_plan() -> None:
+    story = waited_out()
+    story.number += 1
+    entry = story.generation(140.7, {"ann-1": "orders 0-2", "bob-2": "orders 3-5"})
+    assert told(entry) == [(Cause.PARTITIONS_CHANGED, "", INFERRED), (Cause.REBALANCE_TIMEOUT, "bob", INFERRED)]
+    assert entry is not None
+    assert "back under a new id (was bob-1)" in entry.triggers[0].detail
+
+
+@pytest.mark.parametrize("seconds", [130.0, 160.0])
+def test_a_round_of_another_length_was_not_waited_out(seconds: float) -> None:
+    story = running(ClassicStory(poll_ms=20_000))
+    story.commits("orders 0-2", 101.0, 120.0, every_s=0.1)
+    story.commits("orders 3-5", 101.0, seconds - 0.2, every_s=0.1)
+    assert told(story.generation(seconds, ANN)) == [(Cause.MEMBER_LEFT, "bob", INFERRED)]
+
+
+def test_of_a_cooperative_member_it_is_not_known_whether_it_left_or_was_late_for_a_deleted_topic() -> None:
+    """Cooperative members commit on through a round, so nothing tells when it began."""
+    entry = waited_out("cooperative-sticky").generation(140.2, ANN)
+    assert told(entry) == [(Cause.PARTITIONS_CHANGED, "", INFERRED), (Cause.MEMBER_LEFT, "bob", UNKNOWN)]
+    assert entry is not None
+    assert "left, or did not rejoin in time" in entry.triggers[0].detail
+
+
 def test_who_stopped_polling_and_is_back_in_the_same_round_is_told_once() -> None:
     story = running(ClassicStory())
     story.commits("orders 0-2", 105.0, 400.0)

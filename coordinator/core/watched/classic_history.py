@@ -247,7 +247,8 @@ class ClassicHistory:
     ) -> tuple[list[RebalanceTrigger], list[Incarnation]]:
         """What differs between the generations: the first is the cause."""
         incarnations: list[Incarnation] = []
-        arrivals, late = [], []
+        arrivals: list[RebalanceTrigger] = []
+        late: list[RebalanceTrigger] = []
         for member_id in step.came:
             trigger, incarnation = self._trigger_of_newcomer(step, member_id, gone)
             was = None if incarnation is None else gone.get(incarnation.previous_id)
@@ -545,7 +546,8 @@ class GenerationStep:
         cells = self.cells_before(member_id)
         silence = commits.silence(cells, self.joined_ms)
         alone = not self.came and len(self.gone) == 1
-        deleted = {each.topic for each in self.topic_changes if each.kind is TopicChangeKind.DELETED}
+        planned = {topic for share in self.plan.values() for topic in share}
+        unplanned = wanted_topics(self.now) - planned
         return LastSigns(
             silence,
             self.joined_ms,
@@ -553,7 +555,7 @@ class GenerationStep:
             self.written_ms,
             alone,
             self.waited_out(commits),
-            any(topic in deleted for topic, _ in cells),
+            any(topic in unplanned for topic, _ in cells),
         )
 
     def waited_out(self, commits: CommitTimes) -> WaitedOutRound | None:

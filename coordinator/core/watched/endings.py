@@ -163,7 +163,7 @@ class LastSigns(NamedTuple):
     joined_ms: when its last generation was written, which it had joined; begun_ms: the latest moment at which the
     round can have begun that it is missing from, as far as others' commits tell; written_ms: when that was over.
     alone: nothing but its end can have begun that round. waited_out: None: that round was shorter, or longer, than its
-    timeout. topics_deleted: the member had partitions of a topic that the next generation no longer has.
+    timeout. topics_unplanned: the member had partitions of a topic that is wanted still, and that the plan leaves out.
     """
 
     silence: Silence
@@ -172,7 +172,7 @@ class LastSigns(NamedTuple):
     written_ms: int
     alone: bool = False
     waited_out: WaitedOutRound | None = None
-    topics_deleted: bool = False
+    topics_unplanned: bool = False
 
     @property
     def heard_ms(self) -> int:
@@ -203,7 +203,7 @@ def conclude_ending(timeouts: MemberTimeouts, signs: LastSigns) -> Ending:
     shortest_ms = timeouts.shortest_ms(silence)
     if session_ms is not None and silent_ms < shortest_ms and not exceeded:
         evidence = f"{seen}, which is less than its session timeout of {describe_ms(session_ms)}"
-        if signs.topics_deleted and timeouts.commits_count:
+        if signs.topics_unplanned and timeouts.commits_count:
             held_up = "some clients repeat a commit that names a deleted topic until max.poll.interval.ms is over"
             return Ending(Cause.MEMBER_LEFT, WaitEnd.LEFT, Certainty.UNKNOWN, LEFT_OR_LATE, f"{evidence}; {held_up}")
         what = "was removed, or left" if timeouts.static else "left"

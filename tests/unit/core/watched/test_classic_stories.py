@@ -177,6 +177,11 @@ def test_of_a_cooperative_member_it_is_not_known_whether_it_left_or_was_late_for
     assert "left, or did not rejoin in time" in entry.triggers[0].detail
 
 
+def test_the_same_where_one_that_stayed_claims_the_deleted_topic_still() -> None:
+    entry = waited_out("cooperative-sticky").generation(140.2, ANN, owned={"ann-1": "orders 0-2, clicks 0-1"})
+    assert told(entry) == [(Cause.MEMBER_LEFT, "bob", UNKNOWN)]
+
+
 def test_who_stopped_polling_and_is_back_in_the_same_round_is_told_once() -> None:
     story = running(ClassicStory())
     story.commits("orders 0-2", 105.0, 400.0)

@@ -244,9 +244,13 @@ class SpreadMarkers:
         for place in places:
             self._leaderless.pop((transactional_id, place), None)
         if node == NO_NODE_ID:
-            now_ms, topics = self._clock_ms(), self._side.image.topics
-            self._leaderless |= {(transactional_id, place): now_ms for place in places if place[0] in topics}
+            now_ms = self._clock_ms()
+            self._leaderless |= {(transactional_id, place): now_ms for place in places if self._exists(place)}
         self.without_leader()  # what is old is forgotten whether or not anybody wants to know
+
+    def _exists(self, place: Place) -> bool:
+        """A topic that was deleted may be there again with fewer partitions."""
+        return self._side.image.partition(TopicPartition(*place)) is not None
 
     async def _write_at(self, node: int, asked: SendMarkers, places: Sequence[Place]) -> None:
         self._note_leader(node, asked.transactional_id, places)
@@ -259,8 +263,7 @@ class SpreadMarkers:
             elif node != NO_NODE_ID:
                 results = await self._others.write_markers(node, NodeMarker(marker, tuple(topic_ids.items())), places)
         finally:
-            topics = self._side.image.topics
-            gone = frozenset(place for place in places if place[0] not in topics)
+            gone = frozenset(place for place in places if not self._exists(place))
             told = {place: 3 if place in gone else results.get(place, NOT_LED) for place in places}
             self._report(MarkersWritten(asked.transactional_id, asked.life, asked.number, told, gone))
 

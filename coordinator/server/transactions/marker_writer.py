@@ -15,6 +15,7 @@ from typing import Final, TypeAlias
 
 from muster.coordinator.edge.background_tasks import RestartedTask, SupervisedTasks
 from muster.coordinator.kafka.handlers.transaction_markers import STORAGE_FAILED, EndPositions, code_of
+from muster.coordinator.kafka.handlers.transactions import is_partition
 from muster.coordinator.runtime.replay import GROUPS_TOPIC
 from muster.coordinator.server.driver.driver import JobThread
 from muster.coordinator.transactions.effects import SendMarkers
@@ -131,7 +132,7 @@ class MarkerWriter:
             if failed or any(results.values()):
                 topics = self._broker.topics()
                 told = {place: error or failed.get(place, 0) for place, error in results.items()}
-                gone = frozenset(place for place in told if place[0] not in topics)
+                gone = frozenset(place for place in told if not is_partition(place, topics))
             self._report(MarkersWritten(each.transactional_id, each.life, each.number, told, gone))
 
     def _append(self, place: TopicPartition, contents: Sequence[MarkerToWrite]) -> list[int]:

@@ -30,9 +30,12 @@ def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NodeProcess]:
 
 def new_topic(node: NodeProcess) -> str:
     topic = f"topic-{next(numbers)}"
-    admin = AdminClient({"bootstrap.servers": node.kafka_address})
-    admin.create_topics([NewTopic(topic, PARTITIONS, 1)])[topic].result(PATIENCE_S)
+    make_topic(AdminClient({"bootstrap.servers": node.kafka_address}), topic, PARTITIONS)
     return topic
+
+
+def make_topic(admin: AdminClient, topic: str, partitions: int) -> None:
+    admin.create_topics([NewTopic(topic, partitions, 1)])[topic].result(PATIENCE_S)
 
 
 @pytest.fixture
@@ -176,3 +179,28 @@ def test_a_node_that_is_killed_keeps_what_was_committed_and_what_is_open(tmp_pat
         producer.commit_transaction(PATIENCE_S)
         open_one.commit_transaction(PATIENCE_S)
         assert read(node, topic) == sorted([*kept, b"later", b"more"])
+
+
+@pytest.mark.parametrize("killed", [False, True])
+def test_a_topic_that_is_made_again_with_fewer_partitions_holds_up_no_transaction(
+    tmp_path: Path, killed: bool
+) -> None:
+    """The marker of a partition that there will never be was waited for, and the id could not be used any more."""
+    with running_node(tmp_path / "data", KAFKA) as node:
+        topic, other = new_topic(node), new_topic(node)
+        producer = producer_of(node, "app")
+        producer.begin_transaction()
+        for number in range(PARTITIONS):
+            producer.produce(topic, b"lost", partition=number)
+        send(producer, other, b"kept")
+        admin = AdminClient({"bootstrap.servers": node.kafka_address})
+        admin.delete_topics([topic])[topic].result(PATIENCE_S)
+        make_topic(admin, topic, 1)
+        if killed:
+            node.kill()
+            node.start()
+        producer.commit_transaction(PATIENCE_S)
+        producer.begin_transaction()
+        send(producer, other, b"next")
+        producer.commit_transaction(PATIENCE_S)
+        assert read(node, other) == [b"kept", b"next"]

@@ -22,6 +22,7 @@ from muster.coordinator.replication.protocol.hosted_copies import CopyRemoval
 from muster.coordinator.replication.protocol.leader import Leader
 from muster.coordinator.runtime.leased import LeasedAnswers, LeasedDeadlines, LeasedEngine
 from muster.coordinator.runtime.ports import TxnMarkerFound
+from muster.coordinator.transactions import ends
 from tests.sim.replication import node as simulated
 from tests.sim.replication.candidate import SimulatedCandidate
 from tests.sim.replication.groups.coordinator import SimGroups, WatchedShard
@@ -193,6 +194,12 @@ def passes_markers_over(honest: Any) -> Any:
     return more
 
 
+def knows_no_repeated_commit(honest: Any) -> Any:
+    """Whoever has lost the answer to a commit is told that there was nothing to commit."""
+    refused = (ends.EndMeaning.NOT_OPEN, ends.EndMeaning.NOT_OPEN)
+    return {**honest, (ends.COMMITTED, True): refused}
+
+
 MUTANTS: Mapping[str, Mutant] = {
     "ack before the flush": instead(Leader, "appended", acks_before_the_flush),
     "directory id ignored": instead(NodeRegistry, "standing", ignores_directories),
@@ -214,5 +221,6 @@ MUTANTS: Mapping[str, Mutant] = {
     "positions' marker at an old leader counts": instead(SimGroups, "end_positions", counts_markers_at_once),
     "positions commit after a move": instead(SimGroups, "end_positions", commits_after_a_move),
     "a standby passes markers over": instead(SimTail, "more", passes_markers_over),
+    "a repeated commit is not known again": instead(ends, "MEANING_BY_EPOCH", knows_no_repeated_commit),
     "moved before the others have it": instead(partition_state_machine, "finish_reassignment", finishes_at_once),
 }

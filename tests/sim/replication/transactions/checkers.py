@@ -3,15 +3,18 @@
 By the numbers of the simulator of transactions: 1 atomic, 2 an acknowledged commit is for ever, 3 no aborted read, 4
 what was shown stays, 5 one decision, 6 legal moves, epochs and owners, 7 fencing, 8 nothing hangs, 13 Complete rests on
 committed markers, 14 producer ids are unique, 15 each record is written as it was read, 16 everything ends. And that a
-shard has one coordinator at a time. Where transactions carry positions, `PositionChecks` has the rules of these.
+shard has one coordinator at a time, and 19: a commit is refused as not open only where its transaction was aborted by
+the coordinator. Where transactions carry positions, `PositionChecks` has the rules of these.
 """
 
 from typing import Any
 
 from muster.coordinator.replication.protocol.cluster_metadata import OFFSETS, TRANSACTIONS, TopicPartition
+from muster.coordinator.errors import ErrorCode
 from muster.coordinator.runtime.ports import KeyValue
 from muster.coordinator.runtime.transaction_records import decode_transaction, encode_transaction
 from muster.coordinator.transactions.effects import EndTxnReply, InitProducerIdReply
+from muster.coordinator.transactions.events import EndTxn
 from muster.coordinator.transactions.records import MOVES, TransactionExpired, TransactionState, TransactionStored
 from tests.sim.replication.disk import SimLog
 from tests.sim.replication.groups.coordinator import SHARDS
@@ -46,12 +49,37 @@ class TransactionChecks:
 
     # -- while it goes on -----------------------------------------------------------------------------------
 
-    def answered(self, node: SimNode, shard: int, epoch: int, reply: Any) -> None:
+    def answered(self, node: SimNode, shard: int, epoch: int, event: Any, reply: Any) -> None:
+        if isinstance(event, EndTxn) and reply.code is ErrorCode.INVALID_TXN_STATE:
+            self.check_not_open(TopicPartition(TRANSACTIONS, shard), epoch, event)
         if reply.code:
             return
         known = self.latest.get(shard, -1)
         self.want(epoch >= known, "OneCoordinator", f"{node.name} answers for ids {shard} in {epoch}, after {known}")
         self.latest[shard] = max(known, epoch)
+
+    def check_not_open(self, place: TopicPartition, epoch: int, event: EndTxn) -> None:
+        """A producer of level 2 hears INVALID_TXN_STATE of a commit only where the coordinator has aborted the
+        transaction itself (TX-C9): at its timeout, or for a new instance, of which a later coordinator knows no more
+        than the raised epoch. All else that ends it is the producer's own, and each producer knows what it has sent.
+        """
+        aborted = [
+            (entry.epoch, record)
+            for entry, record in self.stored(place)
+            if record.transactional_id == event.transactional_id
+            and record.state is TransactionState.PREPARE_ABORT
+            and (record.producer_id, record.epoch) == (event.producer_id, event.epoch + 1)
+        ]
+        why = ""
+        for decided_in, record in aborted:
+            others = [each for each in self.history.producers if each.transactional_id == event.transactional_id]
+            if record.updated_ms - record.started_ms >= record.timeout_ms:
+                why = "its timeout"
+            elif decided_in < epoch and any(each.name != event.client for each in others):
+                why = "a new instance, told by a former coordinator"
+        rightly = event.level >= 2 and event.commit and bool(why)
+        self.want(rightly, "19", f"{event} is refused as not open in {epoch}; its aborts by the coordinator: {aborted}")
+        self.world.census[f"commits refused after {why}"] += 1
 
     def told(self, client: Any, reply: Any) -> None:
         """A producer has its answer."""
@@ -149,13 +177,21 @@ class TransactionChecks:
             )
             self.want(found, "13", f"{prepared} was completed, and {place} has no marker of it")
 
+    def stored(self, place: TopicPartition) -> list[tuple[Any, TransactionStored]]:
+        """Entries of a shard of ids that tell of transactions, and what they tell."""
+        told = [(entry, decode_transaction(KeyValue(*entry.value))) for entry in self.entries(place)]
+        return [(entry, record) for entry, record in told if isinstance(record, TransactionStored)]
+
     def records(self, place: TopicPartition) -> list[Any]:
+        return [entry.value for entry in self.entries(place)]
+
+    def entries(self, place: TopicPartition) -> list[Any]:
         led = [node.replicas.led[place] for node in self.nodes if node.alive and place in node.replicas.led]
         newest = max(led, key=lambda each: each.leader.epoch, default=None)
         if newest is None:
             return []
         assert isinstance(newest.log, SimLog)
-        return [entry.value for entry in newest.log.model.records]
+        return list(newest.log.model.records)
 
     def check_results(self) -> None:
         results: dict[tuple[int, int], bool] = {}

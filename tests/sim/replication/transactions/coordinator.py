@@ -46,10 +46,10 @@ LATE_MS = (100, 400, 1_200)
 @dataclass(slots=True)
 class SharedByIds:
     """What is one for the whole cluster: producer ids, which a block file and ZooKeeper keep apart, and the numbers of
-    connections. answered: hears of each answer, with the leader epoch of its shard. begun: hears when a transaction has
+    connections. answered: hears of each answer, with the leader epoch of its shard and the request. begun: hears when a transaction has
     its first record in a log. late: hears whose marker is held up on its way, and late_rate: how often that is so."""
 
-    answered: Callable[["SimNode", int, int, Any], None]
+    answered: Callable[["SimNode", int, int, Any, Any], None]
     begun: Callable[[], None]
     late: Callable[["SimNode"], None]
     late_rate: float
@@ -217,9 +217,9 @@ class SimTransactions(DrivenEngine):
             found = self._asked.pop(number, None)
             assert found is not None, f"{self._node.name} answers request {number} a second time"
             self._own.discard(number)
-            shard, _, back = found
+            shard, event, back = found
             self._node.trace(f"{self._node.name} answers {number} {reply}")
-            self.shared.answered(self._node, shard, self.coordinating.epoch_of(shard), reply)
+            self.shared.answered(self._node, shard, self.coordinating.epoch_of(shard), event, reply)
             back(reply)
         for notice in released.notices:
             if isinstance(notice, SendMarkers):

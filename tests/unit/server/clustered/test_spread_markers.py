@@ -52,7 +52,7 @@ class Cluster:
                 leader_of=lambda place: (leaders.get(tuple(place), NOBODY), 0),
                 led={TopicPartition(*place): SimpleNamespace(log=SimpleNamespace(end=END)) for place in leaders},
             ),
-            image=SimpleNamespace(topics={topic: None for topic, _ in leaders}),
+            image=SimpleNamespace(partition=lambda place: "its state" if tuple(place) in leaders else None),
             committing=SimpleNamespace(wait=self._wait),
             grown=self.grew.extend,
             unwritable=lambda place, why: False,
@@ -176,6 +176,16 @@ def test_a_partition_whose_topic_is_gone_is_told_as_that() -> None:
     async def story(cluster: Cluster) -> None:
         assert await cluster.results(("gone", 0)) == {("gone", 0): 3}
         assert cluster.told[0].gone == {("gone", 0)}
+
+    play(story, {("t", 0): ME})
+
+
+def test_a_partition_that_its_topic_has_no_more_is_told_as_gone() -> None:
+    """The topic was deleted and made again with fewer partitions: nobody will ever lead this one."""
+
+    async def story(cluster: Cluster) -> None:
+        assert await cluster.results(("t", 0), ("t", 3)) == {("t", 0): 0, ("t", 3): 3}
+        assert [each.gone for each in cluster.told if ("t", 3) in each.results] == [{("t", 3)}]
 
     play(story, {("t", 0): ME})
 

@@ -147,7 +147,11 @@ class TransactionalCommits:
         self._gate = gate
 
     async def commit(self, transactional_id: str, event: TxnOffsetCommit, level: int) -> TxnOffsetCommitReply:
-        """What became of it. At level 2 the group's partition joins the transaction by this."""
+        """What became of it. At level 2 the group's partition joins the transaction by this.
+
+        A guard that no marker has ended, and that the log does not know, is of an earlier leader epoch (TX-N6): nothing
+        is wrong with the transaction, and the producer asks again.
+        """
         place = GROUPS_TOPIC, self._groups.shard_of(event.group_id)
         producer = event.producer_id, event.producer_epoch
         try:
@@ -160,7 +164,15 @@ class TransactionalCommits:
             code = ErrorCode(await leave.settle())
         finally:
             self._gate.drop(place, leave.guard)
-        return TxnOffsetCommitReply(code) if code else reply
+        if code:
+            return TxnOffsetCommitReply(code)
+        if reply.code is ErrorCode.INVALID_TXN_STATE and leave.guard is not None and not leave.guard.ended:
+            return TxnOffsetCommitReply(
+                ErrorCode.NOT_COORDINATOR,
+                f"the log of group {event.group_id!r} has a new leader epoch since the coordinator of transactional id "
+                f"{transactional_id!r} was asked; find the group's coordinator again, and send the positions to it",
+            )
+        return reply
 
 
 def commit_code(code: int, version: int) -> int:

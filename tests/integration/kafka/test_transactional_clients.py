@@ -182,9 +182,7 @@ def test_a_node_that_is_killed_keeps_what_was_committed_and_what_is_open(tmp_pat
 
 
 @pytest.mark.parametrize("killed", [False, True])
-def test_a_topic_that_is_made_again_with_fewer_partitions_holds_up_no_transaction(
-    tmp_path: Path, killed: bool
-) -> None:
+def test_a_topic_that_is_made_again_with_fewer_partitions_holds_up_no_transaction(tmp_path: Path, killed: bool) -> None:
     """The marker of a partition that there will never be was waited for, and the id could not be used any more."""
     with running_node(tmp_path / "data", KAFKA) as node:
         topic, other = new_topic(node), new_topic(node)

@@ -9,8 +9,8 @@ the coordinator. Where transactions carry positions, `PositionChecks` has the ru
 
 from typing import Any
 
-from muster.coordinator.replication.protocol.cluster_metadata import OFFSETS, TRANSACTIONS, TopicPartition
 from muster.coordinator.errors import ErrorCode
+from muster.coordinator.replication.protocol.cluster_metadata import OFFSETS, TRANSACTIONS, TopicPartition
 from muster.coordinator.runtime.ports import KeyValue
 from muster.coordinator.runtime.transaction_records import decode_transaction, encode_transaction
 from muster.coordinator.transactions.effects import EndTxnReply, InitProducerIdReply

@@ -46,8 +46,9 @@ LATE_MS = (100, 400, 1_200)
 @dataclass(slots=True)
 class SharedByIds:
     """What is one for the whole cluster: producer ids, which a block file and ZooKeeper keep apart, and the numbers of
-    connections. answered: hears of each answer, with the leader epoch of its shard and the request. begun: hears when a transaction has
-    its first record in a log. late: hears whose marker is held up on its way, and late_rate: how often that is so."""
+    connections. answered: hears of each answer, with the leader epoch of its shard and the request. begun: hears when a
+    transaction has its first record in a log. late: hears whose marker is held up on its way, and late_rate: how often
+    that is so."""
 
     answered: Callable[["SimNode", int, int, Any, Any], None]
     begun: Callable[[], None]

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from muster.coordinator.core.model.events import TxnOffsetCommit
 from muster.coordinator.errors import ErrorCode
 from muster.coordinator.replication.io.shards.replicated_shards import shard_unit
+from muster.coordinator.replication.protocol.cluster_metadata import NO_EPOCH
 from muster.coordinator.runtime.ports import LogFailed, TxnProducer
 from muster.coordinator.runtime.shards import partition_for
 from muster.coordinator.transactions.events import AddPartitions
@@ -48,6 +49,8 @@ class PositionsDesk:
                 reply(Refused(NOT_AVAILABLE, close_connection=True))
                 return
         shard = partition_for(request.group_id, SHARDS)
+        epoch = self._leader_epoch(shard)
+        reply = partial(self._tell, request, shard, epoch, reply)
         try:
             refusal, guard = self._make_guard(shard, who)
         except LogFailed:
@@ -98,7 +101,22 @@ class PositionsDesk:
             if guard is not None:
                 guard.valid = False
             code = int(answer.code) or max(map(int, answer.partitions.values()), default=0)
-            self._node.world.census[f"positions {ErrorCode(code).name}"] += 1
             reply(Refused(code))
 
         self._groups.receive_at(shard, event, kept)
+
+    def _leader_epoch(self, shard: int) -> int:
+        leader = self._node.replicas.leaders.get(shard_unit(shard))
+        return NO_EPOCH if leader is None else leader.epoch
+
+    def _tell(self, request: PositionCommit, shard: int, epoch: int, reply: Told, answer: Refused) -> None:
+        """What was let in under an earlier leader epoch is asked for again. 19: nobody of level 2 hears that the
+        transaction is not open for any other reason than its end, which raises the epoch."""
+        moved = self._leader_epoch(shard) != epoch
+        if answer.code == ErrorCode.INVALID_TXN_STATE and moved:
+            self._node.world.census["positions asked for again in a new leader epoch"] += 1
+            answer = Refused(NOT_COORDINATOR)
+        if answer.code == ErrorCode.INVALID_TXN_STATE and request.level >= 2:
+            self._node.world.violated("19", f"{request} is refused as not open in {epoch}")
+        self._node.world.census[f"positions {ErrorCode(answer.code).name}"] += 1
+        reply(answer)

@@ -180,7 +180,7 @@ def withheld(snapshot: Snapshot, target: Assignment, besides: Sequence[Member] =
     if hasattr(target.members, "owner") and len(holding) == len(snapshot.members) and not besides:
         from muster.assignors.run_columns import withheld_table
 
-        table = withheld_table(snapshot, target)
+        table = withheld_table(target)
         if table is not None:
             return table
     claiming = [member for member in (*holding, *besides) if member.owned]

@@ -79,7 +79,7 @@ def checked_table(name: str, snapshot: Snapshot, answer: Assignment, limited: bo
     )
 
 
-def withheld_table(snapshot: Snapshot, target: Assignment) -> Assignment | None:
+def withheld_table(target: Assignment) -> Assignment | None:
     """`muster.assignors.run.withheld` on an owner table; None for any other mapping."""
     table = target.members
     if not isinstance(table, OwnerTable):

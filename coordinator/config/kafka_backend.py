@@ -258,7 +258,7 @@ def check_backend_settings(
     if not engine.upstream:
         return
     if engine.watch_enable:
-        check_watch_settings(engine, others)
+        check_watch_settings(others)
         return
     if "data_dir" in given:
         raise ValueError(
@@ -270,7 +270,7 @@ def check_backend_settings(
             raise ValueError(f"{name} is {value}, but engine is {engine.engine}: {NO_PLACE[name]}; leave {name} out")
 
 
-def check_watch_settings(engine: KafkaBackendSettings, others: Mapping[str, str]) -> None:
+def check_watch_settings(others: Mapping[str, str]) -> None:
     """A watching node reads, and is part of nothing. Raises ValueError."""
     for name, value in others.items():
         if value:

@@ -308,9 +308,6 @@ class WatchedPartition:
             self._take_past(self._past.take_next())
         return bool(self._past)
 
-    def take_batch(self, batch: BatchView) -> None:
-        self.take_batches(batch.data)
-
     # One flat loop: a call for each record would double the time that it takes.
     def take_batches(self, data: bytes | memoryview, most: int = sys.maxsize) -> int:  # noqa: PLR0912, PLR0915
         """Take whole batches from the begin of these bytes on, until they have `most` bytes; how many bytes they have.

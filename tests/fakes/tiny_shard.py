@@ -123,7 +123,7 @@ class TinyShard:
 
     def arm(self, key: TimerKey, at_ms: int, out: Effects) -> None:
         self.deadlines[key] = at_ms
-        out.set_timer(key, at_ms)
+        out.timers[key] = at_ms
 
     def keep(self, record: Record, out: Effects) -> None:
         self.apply(record)

@@ -61,7 +61,7 @@ class BusybodyShard(Shard):
     def step(self, event: Event, now_ms: int) -> Effects:
         effects = super().step(event, now_ms)
         if isinstance(event, Shadowed):
-            effects.set_timer(("assign", event.group_id), now_ms + 1)
+            effects.timers["assign", event.group_id] = now_ms + 1
         return effects
 
 

@@ -58,7 +58,7 @@ def read_batches(data: bytes, names: Mapping[TopicId, str], session_ms: int | No
     sink = CollectedEntries()
     partition = WatchedPartition(sink, dict(names), session_ms)
     for batch in batches_of(data):
-        partition.take_batch(batch)
+        partition.take_batches(batch.data)
     return sink
 
 

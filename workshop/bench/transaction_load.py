@@ -22,7 +22,7 @@ from muster.workshop.bench.processes import BenchFailed
 TOPIC: Final = "bench"
 TIMEOUT_MS: Final = 60_000
 VALUE: Final = bytes(100)
-CREATE, FIND, INIT, ADD, PRODUCE, END, PLAIN_END, PLAIN_PRODUCE = 4, 3, 4, 3, 12, 5, 3, 9
+CREATE, FIND, INIT, ADD, PRODUCE, END, PLAIN_END = 4, 3, 4, 3, 12, 5, 3
 ADD_OFFSETS, SEND_OFFSETS = 3, 2
 """Versions. The plain ones are those of level 0."""
 ACKS_ALL: Final = -1

@@ -321,7 +321,7 @@ def play_trace(trace: LoadTrace, policy: BalancePolicy, rules: BalanceRules) -> 
     for k in range(samples):
         now_ms = k * SAMPLE_S * 1000
         came = trace.written[k] * SAMPLE_S
-        read = distribute_reads(owner, lag + came, came, trace.power[k] * SAMPLE_S, 1 - still / SAMPLE_S)
+        read = distribute_reads(owner, lag + came, trace.power[k] * SAMPLE_S, 1 - still / SAMPLE_S)
         ends += came
         lag = lag + came - read
         peak = max(peak, float(lag.sum()))
@@ -337,7 +337,7 @@ def play_trace(trace: LoadTrace, policy: BalancePolicy, rules: BalanceRules) -> 
     return TraceScore(float((ratios <= EVEN).mean()), float(np.quantile(ratios, 0.9)), moves, twice, int(peak))
 
 
-def distribute_reads(owner: Owners, waiting: Floats, came: Floats, power: Floats, part: Floats) -> Floats:
+def distribute_reads(owner: Owners, waiting: Floats, power: Floats, part: Floats) -> Floats:
     """How much is read of each partition: all of it where its member can, else an equal part of each. `part`: of the
     time that anybody read it."""
     can = np.minimum(waiting, waiting * part)

@@ -476,18 +476,18 @@ def cause_of_rejoin(
 ) -> RebalanceTrigger:
     by_topics = topics_that_changed(group, member, said, step)
     if group.restored:
-        return trigger_after_reload(group, member, reason, by_topics, step)
+        return trigger_after_reload(member, reason, by_topics)
     if said.protocols_added or said.protocols_removed or said.reordered:
         return trigger_of_offer(group, member, said, reason)
     if said.topics_added or said.topics_removed:
-        return trigger_of_topics(group, member, said, by_topics, reason)
+        return trigger_of_topics(member, said, by_topics, reason)
     if trigger := trigger_of_release(group, member, protocols, said, reason):
         return trigger
     if trigger := trigger_of_followed_topics(member, said, by_topics, reason):
         return trigger
     if said.rack:
         return trigger_by_member(changed_cause(member), member, f"is in another rack now: {said.rack}", reason)
-    if trigger := trigger_after_stall(group, member, reason, step):
+    if trigger := trigger_after_stall(member, reason, step):
         return trigger
     if trigger := trigger_of_incomplete_plan(group, member, said, reason, step):
         return trigger
@@ -536,11 +536,7 @@ def roll_out(group: ClassicGroup, member: ClassicMember, name: str) -> str:
 
 
 def trigger_of_topics(
-    group: ClassicGroup,
-    member: ClassicMember,
-    said: JoinDifference,
-    by_topics: tuple[TopicChange, ...],
-    reason: str,
+    member: ClassicMember, said: JoinDifference, by_topics: tuple[TopicChange, ...], reason: str
 ) -> RebalanceTrigger:
     """It reads other topics: because topics were made or deleted since, or because it wants to."""
     if trigger := trigger_of_followed_topics(member, said, by_topics, reason):
@@ -616,9 +612,7 @@ def shares_of_others(group: ClassicGroup, member: ClassicMember) -> set[tuple[st
     return {(topic, partition) for share in others for topic, partitions in share.items() for partition in partitions}
 
 
-def trigger_after_reload(
-    group: ClassicGroup, member: ClassicMember, reason: str, by_topics: tuple[TopicChange, ...], step: Step
-) -> RebalanceTrigger:
+def trigger_after_reload(member: ClassicMember, reason: str, by_topics: tuple[TopicChange, ...]) -> RebalanceTrigger:
     """Only the selected protocol is on record, so after a reload an unchanged member may look changed."""
     cause = cause_from_reason(reason, Cause.COORDINATOR_FAILOVER)
     if cause is Cause.PARTITIONS_CHANGED and not by_topics:
@@ -633,7 +627,7 @@ def trigger_after_reload(
     )
 
 
-def trigger_after_stall(group: ClassicGroup, member: ClassicMember, reason: str, step: Step) -> RebalanceTrigger | None:
+def trigger_after_stall(member: ClassicMember, reason: str, step: Step) -> RebalanceTrigger | None:
     """The node stood still, and a client that got no answer meanwhile joins again under the id that it has."""
     disturbance = disturbance_since(member.last_seen_ms, step)
     if disturbance is None or disturbance.takeover:

@@ -69,14 +69,14 @@ def reconciled(group: ConsumerGroup, member: ConsumerMember, wish: Reconciliatio
         case ConsumerMemberState.UNREVOKED:
             if wish.owned is None or overlaps(wish.owned, member.revoking):
                 return None
-            following = next_assignment(group, member, wish, group.target_epoch, freed=True)
+            following = next_assignment(group, member, wish, group.target_epoch)
 
         case ConsumerMemberState.UNRELEASED:
             following = next_assignment(group, member, wish, group.target_epoch)
 
         case ConsumerMemberState.UNKNOWN:
             # A newer coordinator wrote this state; only a member that holds nothing gets here.
-            following = next_assignment(group, member, wish, group.target_epoch, freed=True)
+            following = next_assignment(group, member, wish, group.target_epoch)
 
         case _:
             assert_never(member.state)
@@ -88,7 +88,7 @@ def dropped_topics(member: ConsumerMember, target: Shares) -> bool:
 
 
 def next_assignment(
-    group: ConsumerGroup, member: ConsumerMember, wish: ReconciliationGoal, target_epoch: int, freed: bool = False
+    group: ConsumerGroup, member: ConsumerMember, wish: ReconciliationGoal, target_epoch: int
 ) -> CurrentStored:
     """Keep what is in both, revoke the rest; take what nobody else holds."""
     keep, revoke = split_assigned(member.assigned, wish.target)

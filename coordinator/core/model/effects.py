@@ -601,13 +601,6 @@ class Effects:
     def reply(self, request_id: RequestId, reply: Reply) -> None:
         self.replies.append((request_id, reply))
 
-    def set_timer(self, key: TimerKey, at_ms: int) -> None:
-        """Fire `key` at the absolute time `at_ms`; setting again replaces."""
-        self.timers[key] = at_ms
-
-    def cancel_timer(self, key: TimerKey) -> None:
-        self.timers[key] = None
-
 
 # Refusals
 # --------

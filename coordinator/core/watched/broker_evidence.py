@@ -217,13 +217,6 @@ class BrokerEvidence:
         return settle_entry(entry, told, known.ended, zone_ms)
 
 
-def read_broker_log(lines: Iterable[str], zone_ms: int | None = None) -> BrokerEvidence:
-    """A log's evidence, from its lines in their order."""
-    evidence = BrokerEvidence(zone_ms)
-    evidence.take_lines(lines)
-    return evidence
-
-
 # Which sentences are of an entry
 # -------------------------------
 

@@ -160,7 +160,7 @@ def describe_settings(
             continue
         named = NOT_FOR_CLIENTS.fullmatch(alias) and getattr(settings, name) != field.default
         hidden = is_secret(settings, alias, field) or named
-        source = value_source(alias, name, field, node, given)
+        source = value_source(alias, name, node, given)
         about = {
             "name": alias,
             "value": None if hidden else setting_as_text(getattr(settings, name)),
@@ -175,7 +175,7 @@ def describe_settings(
     return entries
 
 
-def value_source(alias: str, name: str, field: FieldInfo, node: LogSettings, given: Mapping[str, str]) -> int:
+def value_source(alias: str, name: str, node: LogSettings, given: Mapping[str, str]) -> int:
     """Who decided about a value."""
     if alias in given:
         return SET_FOR_TOPIC
@@ -192,7 +192,7 @@ def value_synonyms(entry: Any, settings: BaseModel, node: LogSettings) -> list[A
     if above is None:
         return found
     field = type(node).model_fields[above]
-    where = value_source(entry.name, above, field, node, {})
+    where = value_source(entry.name, above, node, {})
     inherited = made(name=field.alias, value=shown_setting(node, field.alias or above, above), source=where)
     return [*found, inherited] if entry.config_source == SET_FOR_TOPIC else [inherited]
 

@@ -114,7 +114,7 @@ class SecurityLeader:
         if (refused := led.leader.may_append(-1)) is not ErrorCode.NONE:
             return SecurityUpdateResult(refused)
         records = self._records()
-        if records.end_offset != changed.base or has_diverged(led, records, changed.base, changed.last_epoch):
+        if records.end_offset != changed.base or has_diverged(led, changed.base, changed.last_epoch):
             return SecurityUpdateResult(ErrorCode.INVALID_UPDATE_VERSION, records.end_offset)
         try:
             records.append(batch, now_ms, origin=AppendOrigin.COORDINATOR)
@@ -144,7 +144,7 @@ class SecurityLeader:
         records = self._records()
         try:
             start, high, end = records.start_offset, records.high_watermark, records.end_offset
-            if not start <= asked.offset <= end or has_diverged(led, records, asked.offset, asked.last_epoch):
+            if not start <= asked.offset <= end or has_diverged(led, asked.offset, asked.last_epoch):
                 return SecurityRecords(ErrorCode.NONE, start, high, end, anew=True)
             found = bytes(records.fetch(asked.offset, READ_BYTES).records) if asked.offset < high else b""
             check_batches(found, asked.offset, high)
@@ -162,7 +162,7 @@ def has_news(read: SecurityRecords, asked: SecurityQuery) -> bool:
     return bool(read.error) or read.anew or read.high_watermark > asked.offset
 
 
-def has_diverged(led: LedPartition, records: Log, offset: int, last_epoch: int) -> bool:
+def has_diverged(led: LedPartition, offset: int, last_epoch: int) -> bool:
     """Whether what somebody has read up to an offset is not what is there: an unclean election took some of it away."""
     if last_epoch == NO_EPOCH:
         return False

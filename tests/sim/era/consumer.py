@@ -46,11 +46,6 @@ class EraConsumer:
         self._ping()
         self._commit_now_and_then()
 
-    @property
-    def is_owner_by_right(self) -> bool:
-        """Whether the ensemble still holds its session for alive."""
-        return self.session is not None and self.session.alive
-
     # Fate
 
     def freeze(self, for_ms: int) -> None:

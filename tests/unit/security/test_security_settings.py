@@ -9,7 +9,6 @@ from muster.coordinator.server.node_events import changed_settings
 from tests.support.complaints import complaint
 
 SECURE = {"ssl.keystore.location": "/etc/muster/node.pem"}
-TRUSTS = {"ssl.truststore.location": "/etc/muster/ca.pem"}
 
 
 @pytest.mark.parametrize(

@@ -23,7 +23,7 @@ from muster.coordinator.core.model.types import (
     RebalanceSource,
 )
 from muster.coordinator.core.watched import broker_evidence
-from muster.coordinator.core.watched.broker_evidence import BrokerEvidence, read_broker_log
+from muster.coordinator.core.watched.broker_evidence import BrokerEvidence
 from muster.coordinator.core.watched.broker_sentences import read_sentence
 from muster.coordinator.core.watched.endings import WHICH_CAME_FIRST
 from muster.coordinator.core.watched.followed_evidence import MOST_OF_GROUP, FollowedEvidence, amend_seen_entry
@@ -58,7 +58,7 @@ def watched() -> dict[tuple[str, int, int], RebalanceEntry]:
         while (end := batch_end(data, at)) is not None:
             batch = view_at(data, at, at)
             assert batch is not None
-            partition.take_batch(batch)
+            partition.take_batches(batch.data)
             at = end
     return entries.found
 
@@ -66,6 +66,12 @@ def watched() -> dict[tuple[str, int, int], RebalanceEntry]:
 @cache
 def lines() -> tuple[str, ...]:
     return tuple((RECORDED / "server.log").read_text().splitlines(keepends=True))
+
+
+def read_broker_log(lines: Iterable[str], zone_ms: int | None = None) -> BrokerEvidence:
+    evidence = BrokerEvidence(zone_ms)
+    evidence.take_lines(lines)
+    return evidence
 
 
 def settled(group: str, old: int, new: int, log: Iterable[str] | None = None) -> RebalanceEntry:

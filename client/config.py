@@ -14,6 +14,7 @@ from dataclasses import fields
 from typing import Annotated, Any, ClassVar, Literal, Self, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic.fields import FieldInfo
 
 from muster.client.errors import ConfigError
 from muster.client.types import ConnectionConfig, IsolationLevel, SecurityConfig, split_servers
@@ -649,7 +650,7 @@ def load(model: type[Model], properties: Mapping[str, Any] | None, keywords: Map
     try:
         return model.model_validate(given)
     except ValidationError as error:
-        told = describe_invalid_properties(error, model)
+        told = describe_invalid_fields(error, {to_dotted(name): field for name, field in model.model_fields.items()})
         for value in given.values():
             if isinstance(value, Resolved) and value:
                 told = told.replace(value, value.reference)
@@ -665,15 +666,19 @@ def resolve_reference(name: str, value: Any) -> Any:
 
 
 def describe_unknown_property(name: str, known: Mapping[str, str], kind: str) -> str:
-    near = difflib.get_close_matches(to_dotted(name), known, n=1, cutoff=0.6)
-    hint = f"did you mean {near[0]!r}?" if near else f"known here: {', '.join(sorted(known))}"
+    hint = suggest_name(to_dotted(name), {each: each for each in known})
     article = "an" if kind[0] in "aeiou" else "a"
     return f"{name!r} is not a property of {article} {kind}; {hint}"
 
 
-def describe_invalid_properties(error: ValidationError, model: type[ClientConfig]) -> str:
-    """What is wrong with each property, what was expected; what concerns several properties names them itself."""
-    fields = {to_dotted(name): field for name, field in model.model_fields.items()}
+def suggest_name(unknown: str, known: Mapping[str, str]) -> str:
+    """The nearest known name, or all if none is near. known: each name as it is compared, and as it is documented."""
+    near = difflib.get_close_matches(unknown, known, n=1, cutoff=0.6)
+    return f"did you mean {known[near[0]]!r}?" if near else f"known here: {', '.join(sorted(known.values()))}"
+
+
+def describe_invalid_fields(error: ValidationError, fields: Mapping[str, FieldInfo]) -> str:
+    """What is wrong with each field, what was expected; what concerns several fields names them itself."""
     told = []
     for problem in error.errors(include_url=False):
         what = problem["msg"].removeprefix("Value error, ")
@@ -684,4 +689,4 @@ def describe_invalid_properties(error: ValidationError, model: type[ClientConfig
         # Our validators have words of their own; pydantic's are about Python.
         wanted = what if problem["type"] == "value_error" else f"expected {describe_allowed(fields[name])}"
         told.append(f"{name}={show_property(name, problem['input'])}: {wanted}")
-    return "; ".join(told)
+    return "; ".join(dict.fromkeys(told))

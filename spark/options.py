@@ -5,14 +5,20 @@ Spark hands options over as text with lower-case names. An unknown name is refus
 Kafka option with another meaning here with the reason (`kafka_options`).
 """
 
-import difflib
 import re
 from collections.abc import Collection, Mapping
 from typing import Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
-from muster.client.config import ClientConfig, WorkerConfig, load, show_property
+from muster.client.config import (
+    ClientConfig,
+    WorkerConfig,
+    describe_invalid_fields,
+    load,
+    show_property,
+    suggest_name,
+)
 from muster.client.errors import ConfigError
 from muster.spark.assignor_deadline import DEADLINE_MS, MAX_DEADLINE_MS
 from muster.spark.kafka_options import (
@@ -29,7 +35,7 @@ from muster.spark.kafka_options import (
 )
 from muster.spark.planning import ONE_TO_ONE, PLANNING_WAYS, check_assignor
 from muster.spark.read_options import OptionError, ReadOptions, Strategy, parse_assign, read_json
-from muster.storage.settings_text import describe_allowed, setting, to_dotted
+from muster.storage.settings_text import setting, to_dotted
 
 # Options of a read
 # -----------------
@@ -147,10 +153,8 @@ KNOWN_CLIENT = {
 
 REFUSED_READING_LOWER = {name.lower(): why for name, why in REFUSED_READING.items()}
 
-KNOWN = {
-    (field.alias or to_camel_case(name)).lower(): field.alias or to_camel_case(name)
-    for name, field in GivenOptions.model_fields.items()
-}
+READ_FIELDS = {field.alias or to_camel_case(name): field for name, field in GivenOptions.model_fields.items()}
+KNOWN = {name.lower(): name for name in READ_FIELDS}
 
 SPELLINGS = {name.lower(): name for name in (*REFUSED_READING, *KNOWN.values(), *KNOWN_CLIENT.values())}
 
@@ -200,11 +204,11 @@ def check_read_options(options: Mapping[str, str], *, streaming: bool) -> ReadOp
         elif bare in KNOWN and "." in bare:
             own[KNOWN[bare]] = value
         elif bare == "endpoints":
-            _put_read_option(client, "bootstrap.servers", value, given)
+            _put_option(client, "bootstrap.servers", value, spell_option(given))
         elif bare in KNOWN_CLIENT:
-            _put_read_option(client, KNOWN_CLIENT[bare], value, given)
+            _put_option(client, KNOWN_CLIENT[bare], value, spell_option(given))
         elif not ignored.note_option(given, value):
-            raise OptionError(_unknown_read_option(given))
+            raise OptionError(_describe_unknown_option(given, {**KNOWN, **KNOWN_CLIENT}, "reading"))
     if "bootstrap.servers" not in client:
         raise OptionError("bootstrap.servers is missing; set it to HOST:PORT of a node, as in 127.0.0.1:9290")
     ignored.secured(client)
@@ -212,10 +216,15 @@ def check_read_options(options: Mapping[str, str], *, streaming: bool) -> ReadOp
     return _check_read(own, client, (*ignored.notes, *no_triggers), streaming)
 
 
-def _put_read_option(client: dict[str, str], name: str, value: str, given: str) -> None:
-    if client.setdefault(name, value) != value:
-        both = f"{show_property(name, client[name])} and {show_property(name, value)}"
-        raise OptionError(f"{spell_option(given)} is given twice: {both}; keep one")
+def _put_option(into: dict[str, Any], name: str, value: str, given: str) -> None:
+    if into.setdefault(name, value) != value:
+        both = f"{show_property(name, into[name])} and {show_property(name, value)}"
+        raise OptionError(f"{given} is given twice: {both}; keep one")
+
+
+def _describe_unknown_option(given: str, known: Mapping[str, str], purpose: str) -> str:
+    hint = suggest_name(given.lower().removeprefix(KAFKA_PREFIX), known)
+    return f"{given!r} is not an option for {purpose}; {hint}"
 
 
 def _refuse(given: str, name: str, bare: str, streaming: bool) -> None:
@@ -240,7 +249,7 @@ def _check_read(own: dict[str, Any], client: dict[str, str], ignored: tuple[str,
         _check(options, given.model_fields_set)
         _check_group(options)
     except ValidationError as error:
-        raise OptionError(_explain_read_error(error)) from None
+        raise OptionError(describe_invalid_fields(error, READ_FIELDS)) from None
     except ValueError as error:
         raise OptionError(str(error)) from None
     if "group.instance.id" in client and options.group_id is None:
@@ -306,27 +315,6 @@ def _check_group(options: ReadOptions) -> None:
         raise
     except ValueError as error:
         raise OptionError(f"partition.assignment.strategy: {error}") from None
-
-
-def _unknown_read_option(given: str) -> str:
-    names = {**KNOWN, **KNOWN_CLIENT}
-    near = difflib.get_close_matches(given.lower().removeprefix(KAFKA_PREFIX), names, n=1, cutoff=0.6)
-    hint = f"did you mean {names[near[0]]!r}?" if near else f"known here: {', '.join(sorted(names.values()))}"
-    return f"{given!r} is not an option for reading; {hint}"
-
-
-def _explain_read_error(error: ValidationError) -> str:
-    fields = {field.alias or to_camel_case(name): field for name, field in GivenOptions.model_fields.items()}
-    told = []
-    for problem in error.errors(include_url=False):
-        what = problem["msg"].removeprefix("Value error, ")
-        if not problem["loc"]:
-            told.append(what)
-            continue
-        name = str(problem["loc"][0])
-        wanted = what if problem["type"] == "value_error" else f"expected {describe_allowed(fields[name])}"
-        told.append(f"{name}={problem['input']!r}: {wanted}")
-    return "; ".join(dict.fromkeys(told))
 
 
 # Options of a write
@@ -444,11 +432,8 @@ class WriteOptions(BaseModel):
         return load(ClientConfig, self.client, {"default_api_timeout_ms": self.delivery_timeout_ms})
 
 
-KNOWN_WRITING = {
-    (field.alias or name).lower(): (field.alias or name)
-    for name, field in WriteOptions.model_fields.items()
-    if name not in ("client", "ignored", "streaming")
-}
+WRITE_FIELDS = {field.alias or name: field for name, field in WriteOptions.model_fields.items()}
+KNOWN_WRITING = {name.lower(): name for name in WRITE_FIELDS if name not in ("client", "ignored", "streaming")}
 KNOWN_WRITING_CLIENT = {
     to_dotted(name): to_dotted(name) for name in ClientConfig.model_fields if name != "default_api_timeout_ms"
 }
@@ -469,23 +454,17 @@ def check_write_options(options: Mapping[str, str], *, streaming: bool) -> Write
         if name in ACCEPTED_WRITING:
             continue
         if bare in KNOWN_WRITING and (name == bare or "." in bare or bare == "acks"):
-            _put_write_option(own, KNOWN_WRITING[bare], value, given)
+            _put_option(own, KNOWN_WRITING[bare], value, given)
         elif bare in ("endpoints", "bootstrap.servers"):
-            _put_write_option(client, "bootstrap.servers", value, given)
+            _put_option(client, "bootstrap.servers", value, given)
         elif bare in KNOWN_WRITING_CLIENT:
-            _put_write_option(client, KNOWN_WRITING_CLIENT[bare], value, given)
+            _put_option(client, KNOWN_WRITING_CLIENT[bare], value, given)
         elif not ignored.note_option(given, value):
-            raise OptionError(_unknown_write_option(given))
+            raise OptionError(_describe_unknown_option(given, {**KNOWN_WRITING, **KNOWN_WRITING_CLIENT}, "writing"))
     if "bootstrap.servers" not in client:
         raise OptionError("bootstrap.servers is missing; set it to HOST:PORT of a node, as in 127.0.0.1:9290")
     ignored.secured(client)
     return _check_write(own, client, tuple(ignored.notes), streaming)
-
-
-def _put_write_option(into: dict[str, Any], name: str, value: str, given: str) -> None:
-    if into.setdefault(name, value) != value:
-        both = f"{show_property(name, into[name])} and {show_property(name, value)}"
-        raise OptionError(f"{given} is given twice: {both}; keep one")
 
 
 def _check_write(
@@ -495,26 +474,7 @@ def _check_write(
         options = WriteOptions.model_validate({**own, "client": client, "ignored": ignored, "streaming": streaming})
         options.client_config()
     except ValidationError as error:
-        raise OptionError(_explain_write_error(error)) from None
+        raise OptionError(describe_invalid_fields(error, WRITE_FIELDS)) from None
     except ConfigError as error:
         raise OptionError(str(error)) from None
     return options
-
-
-def _unknown_write_option(given: str) -> str:
-    names = {**KNOWN_WRITING, **KNOWN_WRITING_CLIENT}
-    near = difflib.get_close_matches(given.lower().removeprefix(KAFKA_PREFIX), names, n=1, cutoff=0.6)
-    hint = f"did you mean {names[near[0]]!r}?" if near else f"known here: {', '.join(sorted(names.values()))}"
-    return f"{given!r} is not an option for writing; {hint}"
-
-
-def _explain_write_error(error: ValidationError) -> str:
-    fields = {field.alias or name: field for name, field in WriteOptions.model_fields.items()}
-    told = []
-    for problem in error.errors(include_url=False):
-        if not problem["loc"]:
-            told.append(problem["msg"].removeprefix("Value error, "))
-            continue
-        name = str(problem["loc"][0])
-        told.append(f"{name}={problem['input']!r}: expected {describe_allowed(fields[name])}")
-    return "; ".join(dict.fromkeys(told))

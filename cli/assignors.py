@@ -29,6 +29,7 @@ from muster.cli.common.options import (
     key_values,
     output_option,
     repeated_option,
+    seconds_option,
 )
 from muster.cli.common.output import Column, columns, notice, print_document, print_rows
 from muster.cli.common.watching import watching_options
@@ -51,14 +52,7 @@ MAX_LINE_BYTES = 256 << 20
 
 @click.command()
 @click.option("--assignor", metavar="NAME", help="Use this assignor instead of the one that a problem names.")
-@click.option(
-    "--deadline",
-    type=NumberRange(0.01, 3600),
-    default=60.0,
-    show_default=True,
-    metavar="SECONDS",
-    help="Time limit of one problem.",
-)
+@seconds_option("--deadline", 60.0, "Time limit of one problem.")
 @click.argument("file", type=click.File("rb"), default="-")
 def assign(assignor: str | None, deadline: float, file: Iterable[bytes]) -> int:
     """Solve assignment problems given as JSON lines.
@@ -220,14 +214,7 @@ def new(name: str, into: Path | None) -> None:
 
 @click.command()
 @output_option
-@click.option(
-    "--deadline",
-    type=NumberRange(0.01, 3600),
-    default=10.0,
-    show_default=True,
-    metavar="SECONDS",
-    help="Time limit of one check on one group.",
-)
+@seconds_option("--deadline", 10.0, "Time limit of one check on one group.")
 @click.argument("target")
 def test(style: str, target: str, deadline: float) -> int:
     """Run the compliance suite on TARGET.

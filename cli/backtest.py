@@ -10,7 +10,14 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from muster.cli.common.commands import CommandError, Exit
-from muster.cli.common.options import NumberRange, find_plugins_here, key_values, output_option, repeated_option
+from muster.cli.common.options import (
+    NumberRange,
+    find_plugins_here,
+    key_values,
+    output_option,
+    repeated_option,
+    seconds_option,
+)
 from muster.cli.common.output import Column, columns, notice, print_rows
 from muster.cli.pipeline import check_master, make_folder, spark_conf_option, spark_session, write_parquet, write_text
 from muster.coordinator.observability.views.formatting import plural
@@ -66,14 +73,7 @@ RANKING = columns(
 @click.option(
     "--round-ms", type=click.IntRange(0, 3_600_000), default=3_000, show_default=True, help="Time per rebalance."
 )
-@click.option(
-    "--deadline",
-    type=NumberRange(0.01, 3600),
-    default=10.0,
-    show_default=True,
-    metavar="SECONDS",
-    help="Time limit of one plan of a plugin.",
-)
+@seconds_option("--deadline", 10.0, "Time limit of one plan of a plugin.")
 @click.option(
     "--weight",
     "weights",

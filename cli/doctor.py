@@ -9,11 +9,11 @@ import click
 from muster.cli.common.commands import Exit
 from muster.cli.common.options import (
     ONE_SHOT_PATIENCE_MS,
-    NumberRange,
     client_options,
     client_properties,
     output_option,
     require_listener,
+    seconds_option,
 )
 from muster.cli.common.output import columns, console, notice, print_document, print_rows
 from muster.cli.common.watching import watching_options
@@ -35,13 +35,12 @@ MOST_OF_A_RULE = 10
 @watching_options
 @client_options
 @output_option
-@click.option(
+@seconds_option(
     "--over",
-    type=NumberRange(0, 600),
-    default=3.0,
-    show_default=True,
-    metavar="SECONDS",
-    help="Time between two samples of positions; 0 takes one, and finds neither stuck partitions nor rates.",
+    3.0,
+    "Time between two samples of positions; 0 takes one, and finds neither stuck partitions nor rates.",
+    least=0,
+    most=600,
 )
 @click.argument("groups", metavar="[GROUP]...", nargs=-1)
 def doctor(bootstrap: str, overrides: dict[str, str], style: str, over: float, groups: Sequence[str]) -> int:

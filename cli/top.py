@@ -17,7 +17,12 @@ from typing import TYPE_CHECKING
 import click
 
 from muster.cli.common.commands import CommandError, Exit, Unhealthy, describe_missing
-from muster.cli.common.options import NumberRange, client_options, client_properties, require_listener
+from muster.cli.common.options import (
+    client_options,
+    client_properties,
+    require_listener,
+    seconds_option,
+)
 from muster.cli.common.watching import watching_options
 
 if TYPE_CHECKING:
@@ -37,14 +42,7 @@ NEWS_S = 10.0
 @watching_options
 @client_options
 @click.option("--once", is_flag=True, help="Print the groups once, as plain text.")
-@click.option(
-    "--every",
-    type=NumberRange(0.1, 3600),
-    default=2.0,
-    show_default=True,
-    metavar="SECONDS",
-    help="How often to refresh.",
-)
+@seconds_option("--every", 2.0, "How often to refresh.", least=0.1)
 def top(bootstrap: str, overrides: dict[str, str], once: bool, every: float) -> int | None:
     """Watch the groups of a node live.
 

@@ -255,8 +255,31 @@ def repeated_option(*names: str, help: str, **more: Any) -> Callable[[Function],
     return click.option(*names, multiple=True, help=f"{help}; may be repeated.", **more)
 
 
+def seconds_option(
+    name: str, default: float, help: str, *, least: float = 0.01, most: float = 3600
+) -> Callable[[Function], Function]:
+    return click.option(
+        name, type=NumberRange(least, most), default=default, show_default=True, metavar="SECONDS", help=help
+    )
+
+
 set_option = repeated_option(
     "--set", "overrides", metavar="KEY=VALUE", callback=key_values, help="Set a property by its dotted name"
+)
+
+
+node_file_option = click.option(
+    "--config",
+    "file",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Read the node's settings from this properties file.",
+)
+announce_option = click.option(
+    "--announce", is_flag=True, help="Print one JSON line with the address once the node answers."
+)
+until_eof_option = click.option(
+    "--until-eof", is_flag=True, hidden=True, help="Drain when standard input ends; for parent processes."
 )
 
 

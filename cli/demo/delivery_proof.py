@@ -70,6 +70,17 @@ class ProducedLines:
         return columns
 
 
+def read_new_lines(report: Path, read: dict[Path, int]) -> NDArray[np.void]:
+    """What a report has gained since it was `read` up to there; a torn last line does not count yet."""
+    done = read.get(report, 0)
+    with report.open("rb") as opened:
+        opened.seek(done)
+        data = opened.read()
+    whole = len(data) - len(data) % REPORT.itemsize
+    read[report] = done + whole
+    return np.frombuffer(data[:whole], dtype=REPORT)
+
+
 class DeliveryProof:
     """Reads reports as they grow and counts what they prove."""
 
@@ -100,13 +111,7 @@ class DeliveryProof:
 
     def follow(self, report: Path) -> None:
         """Take in what a report has gained since the last time."""
-        done = self._read.get(report, 0)
-        with report.open("rb") as opened:
-            opened.seek(done)
-            data = opened.read()
-        whole = len(data) - len(data) % REPORT.itemsize
-        self._read[report] = done + whole
-        lines = np.frombuffer(data[:whole], dtype=REPORT)
+        lines = read_new_lines(report, self._read)
         self.by_report[report] = self.by_report.get(report, 0) + len(lines)
         self.consumed += len(lines)
         for partition in np.unique(lines["partition"]):
@@ -138,14 +143,8 @@ class ReportedReads:
     _done: dict[Path, int] = field(default_factory=dict)
 
     def follow(self, report: Path) -> None:
-        """Take in what a report has gained since the last time; a torn last record does not count yet."""
-        done = self._done.get(report, 0)
-        with report.open("rb") as opened:
-            opened.seek(done)
-            data = opened.read()
-        whole = len(data) - len(data) % REPORT.itemsize
-        self._done[report] = done + whole
-        for partition, offset, checksum in np.frombuffer(data[:whole], dtype=REPORT).tolist():
+        """Take in what a report has gained since the last time."""
+        for partition, offset, checksum in read_new_lines(report, self._done).tolist():
             self.checksums[partition, offset] = checksum
             self.times[partition, offset] += 1
 

@@ -19,15 +19,18 @@ import click
 from muster.cli.common.commands import CommandError, Exit, Unhealthy
 from muster.cli.common.options import (
     FORMATS,
-    NumberRange,
+    announce_option,
     bootstrap_option,
     connect_admin,
     current_command_config,
     key_values,
+    node_file_option,
     repeated_option,
     require_listening_node,
+    seconds_option,
     set_option,
     speaks_tls,
+    until_eof_option,
 )
 from muster.cli.common.output import columns, echo_exactly, notice, print_rows
 
@@ -52,13 +55,7 @@ VERBOSITY = "GRPC_VERBOSITY"
 
 
 @click.command()
-@click.option(
-    "--config",
-    "file",
-    type=click.Path(path_type=Path),
-    metavar="FILE",
-    help="Read the node's settings from this properties file.",
-)
+@node_file_option
 @set_option
 @click.option("--engine", metavar="URL", help="Coordinate groups of this Kafka: kafka://HOST:PORT,... (engine).")
 @click.option("--data", metavar="DIR", help="The data directory (log.dirs).")
@@ -68,8 +65,8 @@ VERBOSITY = "GRPC_VERBOSITY"
     "--advertise", metavar="HOST:PORT", help="Address that Kafka clients connect to (kafka.advertised.listeners)."
 )
 @click.option("--http", metavar=WHERE, help="Serve probes, JSON API and web page on this address (http.listeners).")
-@click.option("--announce", is_flag=True, help="Print one JSON line with the address once the node answers.")
-@click.option("--until-eof", is_flag=True, hidden=True, help="Drain when standard input ends; for parent processes.")
+@announce_option
+@until_eof_option
 def serve(
     file: Path | None,
     overrides: dict[str, str],
@@ -230,13 +227,8 @@ MAX_UNWELL_LINES = 20
 
 @click.command()
 @bootstrap_option
-@click.option(
-    "--timeout",
-    type=NumberRange(0.01, 600),
-    default=3.0,
-    show_default=True,
-    metavar="SECONDS",
-    help="How long to wait for an answer; if given, also wait for a node that is still starting.",
+@seconds_option(
+    "--timeout", 3.0, "How long to wait for an answer; if given, also wait for a node that is still starting.", most=600
 )
 @click.option(
     "--service",

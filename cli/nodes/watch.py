@@ -6,7 +6,14 @@ from pathlib import Path
 import click
 
 from muster.cli.common.commands import CommandError, Exit
-from muster.cli.common.options import Duration, command_config_option, set_option
+from muster.cli.common.options import (
+    Duration,
+    announce_option,
+    command_config_option,
+    node_file_option,
+    set_option,
+    until_eof_option,
+)
 from muster.cli.common.watching import watching_settings
 
 
@@ -20,13 +27,7 @@ from muster.cli.common.watching import watching_settings
 )
 @click.option("--listen", metavar="[SSL://]HOST:PORT", help="Serve gRPC on this address (listeners).")
 @click.option("--http", metavar="[SSL://]HOST:PORT", help="Serve the web page and metrics here (http.listeners).")
-@click.option(
-    "--config",
-    "file",
-    type=click.Path(path_type=Path),
-    metavar="FILE",
-    help="Read the node's settings from this properties file.",
-)
+@node_file_option
 @set_option
 @click.option(
     "--segments",
@@ -41,8 +42,8 @@ from muster.cli.common.watching import watching_settings
     metavar="PATH",
     help="Read this server log of a broker, or a folder of them, as evidence; may be repeated.",
 )
-@click.option("--announce", is_flag=True, help="Print one JSON line with the address once the node answers.")
-@click.option("--until-eof", is_flag=True, hidden=True, help="Drain when standard input ends; for parent processes.")
+@announce_option
+@until_eof_option
 @command_config_option
 @click.argument("kafka", metavar="[kafka://HOST:PORT,...]", required=False)
 def watch(

@@ -7,16 +7,20 @@ nodes of a cluster, and `KafkaNodeBackend` (kafka_backend) keeps it in an existi
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
+from muster.coordinator.config import Settings
 from muster.coordinator.core.model.events import TopicsChanged
 from muster.coordinator.core.model.types import Limits
+from muster.coordinator.edge.cluster_view import ClientAddresses
 from muster.coordinator.runtime.engine import Engine, EngineOptions, MakeShard
 from muster.coordinator.runtime.node_status import Conditions
 from muster.coordinator.server.backend.assignor_inputs import LogSpanOf, MeasuredSpans
 from muster.coordinator.server.backend.node_services import StagingHandlers, Stoppable
+from muster.coordinator.server.driver.clock import NodeClock
 from muster.coordinator.server.driver.driver import EngineDriver
 from muster.coordinator.server.listeners.kafka_listener import KafkaListenerContext, NodeKafkaListener
 from muster.coordinator.server.rpc_dispatch import ServiceMethod
 from muster.coordinator.server.services.group_coordinator import GroupCoordinator, GroupServiceContext
+from muster.coordinator.values import frozen_value
 from muster.coordinator.zookeeper.group_observer import ReportGroup
 from muster.storage.broker.broker import Broker
 from muster.storage.broker.record_log import RecordLog
@@ -29,6 +33,7 @@ if TYPE_CHECKING:
     from muster.coordinator.server.cluster_backend.cluster_backend import ClusterBackend
     from muster.coordinator.server.cluster_backend.cluster_description import ClusterMetricsSource
     from muster.coordinator.server.listeners.proxy_listener import NodeProxyListener
+    from muster.coordinator.server.security.listener_certificates import NodeCertificates
     from muster.coordinator.server.security.node_security import NodeSecurity
     from muster.coordinator.server.security.security_store import SecurityStore
     from muster.coordinator.server.services.member_session import ServerSessions
@@ -44,6 +49,28 @@ class MakeGroups(Protocol):
 
     def __call__(self, make: MakeEngine, *, load: bool = False) -> None:
         """load: all shards are this node's, and are loaded now."""
+
+
+@frozen_value
+class BackendContext:
+    """What a backend is made of. doors: where clients are told to go, asked once the ports are bound."""
+
+    settings: Settings
+    clock: NodeClock
+    certificates: "NodeCertificates | None"
+    doors: Callable[[], ClientAddresses]
+
+
+@frozen_value
+class RunningEngine:
+    """The engine that a backend has made, as the node runs it. fail: hears why the process must end. sessions: members
+    of a shard that is lost are sent away."""
+
+    engine: Engine
+    driver: EngineDriver
+    clock_ms: Callable[[], int]
+    fail: Callable[[BaseException], None]
+    sessions: "ServerSessions"
 
 
 class NodeBackend(Protocol):
@@ -101,14 +128,7 @@ class NodeBackend(Protocol):
     async def join(self, security: "NodeSecurity | None", make_groups: MakeGroups) -> None:
         """Register with the other nodes and make the engine, in the order that this backend needs."""
 
-    def coordinate(
-        self,
-        engine: Engine,
-        driver: EngineDriver,
-        clock_ms: Callable[[], int],
-        fail: Callable[[BaseException], None],
-        sessions: "ServerSessions",
-    ) -> None:
+    def coordinate(self, running: RunningEngine) -> None:
         """From now on run the groups of the shards that are this node's."""
 
     async def resume_transactions(self, conditions: Conditions) -> None:

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any, cast
 
 from muster.coordinator.config import Settings
 from muster.coordinator.core.model.events import TopicsChanged
-from muster.coordinator.edge.cluster_view import ClientAddresses
 from muster.coordinator.kafka.dispatch import next_connection_number
 from muster.coordinator.kafka.handlers.group_requests import GroupRequests
 from muster.coordinator.kafka.handlers.transactions import TransactionGate
@@ -23,10 +22,9 @@ from muster.coordinator.runtime.group_log import BrokerGroupLog
 from muster.coordinator.runtime.node_status import Conditions
 from muster.coordinator.server.backend.assignor_inputs import LogSpanOf, span_of_log
 from muster.coordinator.server.backend.fencing import make_fencing_service
-from muster.coordinator.server.backend.node_backend import MakeGroups, NodeBackend
+from muster.coordinator.server.backend.node_backend import BackendContext, MakeGroups, NodeBackend, RunningEngine
 from muster.coordinator.server.backend.node_services import StagingHandlers, Stoppable
 from muster.coordinator.server.backend.upkeep import NodeUpkeep
-from muster.coordinator.server.driver.clock import NodeClock
 from muster.coordinator.server.driver.driver import EngineDriver
 from muster.coordinator.server.listeners.kafka_listener import KafkaListenerContext, NodeKafkaListener
 from muster.coordinator.server.rpc_dispatch import ServiceMethod
@@ -42,6 +40,7 @@ from muster.coordinator.zookeeper.group_observer import ReportGroup
 from muster.coordinator.zookeeper.layout import PLAINTEXT, BrokerZnode
 from muster.coordinator.zookeeper.published_topics import OwnTopic
 from muster.storage.broker.broker import Broker
+from muster.storage.broker.record_log import StagedLog
 from muster.storage.broker.requests import LogRequests, NewTopic, TopicChanges
 from muster.storage.errors import StorageError
 from muster.storage.files import RealFiles
@@ -54,9 +53,7 @@ from muster.storage.topics.data_dir import is_fresh, known_cluster_id
 if TYPE_CHECKING:
     from muster.coordinator.observability.metrics.instruments import TransactionFigures
     from muster.coordinator.server.listeners.proxy_listener import NodeProxyListener
-    from muster.coordinator.server.security.listener_certificates import NodeCertificates
     from muster.coordinator.server.security.node_security import NodeSecurity
-    from muster.coordinator.server.services.member_session import ServerSessions
 
 
 LAST_WORDS_S = 2.0
@@ -149,31 +146,71 @@ def explain_refusal(results: Sequence[object]) -> str:
 
 
 class DirectoryBackend:
-    """What the backends of a data directory share. doors: asked once the ports are known."""
+    """What the backends of a data directory share."""
 
     engine_figures = measured = None
     _transactions: TransactionCoordinator | None = None
+    _flushed_together = True
+    """Whether a transaction's first records and the addition of their partition may be flushed at the same time."""
 
-    def __init__(
-        self,
-        settings: Settings,
-        clock: NodeClock,
-        certificates: "NodeCertificates | None",
-        doors: Callable[[], ClientAddresses],
-    ) -> None:
-        self._settings = settings
-        self._certificates = certificates
-        self._clock = clock
-        self._doors = doors
-        self._directory = DataDirectory(settings)
+    def __init__(self, context: BackendContext) -> None:
+        self._settings = context.settings
+        self._certificates = context.certificates
+        self._clock = context.clock
+        self._doors = context.doors
+        self._directory = DataDirectory(context.settings)
         self._groups: EngineDriver | None = None
 
     @property
     def disk(self) -> Broker:
         return self._directory.disk
 
+    @property
+    def requests(self) -> LogRequests:
+        raise NotImplementedError
+
+    @property
+    def _log(self) -> StagedLog:
+        """What listeners and services write to, once the node has joined."""
+        raise NotImplementedError
+
+    @property
+    def log_span(self) -> LogSpanOf:
+        return partial(span_of_log, self._log)
+
     def add_topic_news(self, change: TopicsChanged) -> TopicsChanged:
         return change
+
+    def staging(self) -> StagingHandlers:
+        return StagingService(Staging(self._log), self.requests.commit)
+
+    def fences(self, driver: EngineDriver, engine: Engine) -> dict[str, ServiceMethod]:
+        return make_fencing_service(driver, engine, self._log, self.requests)
+
+    # -- transactions -------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def _gate(self) -> TransactionGate | None:
+        """Of the first records of transactions; the Kafka listener makes its own, for a gate keeps nothing."""
+        if self._transactions is None:
+            return None
+        verifies = self._settings.transaction_partition_verification_enable
+        return TransactionGate(self._log, self._transactions, verifies=verifies, together=self._flushed_together)
+
+    def _with_transactions(self, context: GroupServiceContext) -> GroupServiceContext:
+        """The context, with what the groups' service asks of transactional ids where this node coordinates any."""
+        if self._transactions is None or self._gate is None:
+            return context
+        groups = GroupRequests(context.driver, context.shards)
+        return replace(context, transactions=RpcGroupTransactions(self._transactions, groups, self._gate))
+
+    def _record_transactions(self) -> RpcRecordTransactions | None:
+        """The same of the records' service."""
+        if self._gate is None or self._groups is None:
+            return None
+        return RpcRecordTransactions(
+            self._gate, self.requests, self._groups, max_timeout_ms=self._settings.transaction_max_timeout_ms
+        )
 
     def transaction_figures(self) -> "TransactionFigures | None":
         return None if self._transactions is None else self._transactions.figures()
@@ -199,18 +236,16 @@ class StandaloneBackend(DirectoryBackend):
     _group_log: BrokerGroupLog
     cluster = figures = None
 
-    def __init__(
-        self,
-        settings: Settings,
-        clock: NodeClock,
-        certificates: "NodeCertificates | None",
-        doors: Callable[[], ClientAddresses],
-    ) -> None:
-        super().__init__(settings, clock, certificates, doors)
+    def __init__(self, context: BackendContext) -> None:
+        super().__init__(context)
         self.zookeeper: ZooKeeperRegistration | None = None
 
     @property
     def record_log(self) -> Broker:
+        return self._directory.disk
+
+    @property
+    def _log(self) -> Broker:
         return self._directory.disk
 
     @cached_property
@@ -254,62 +289,27 @@ class StandaloneBackend(DirectoryBackend):
 
     # -- services -----------------------------------------------------------------------------------------------------
 
-    @property
-    def log_span(self) -> LogSpanOf:
-        return partial(span_of_log, self.disk)
-
-    def coordinate(
-        self,
-        engine: Engine,
-        driver: EngineDriver,
-        clock_ms: Callable[[], int],
-        fail: Callable[[BaseException], None],
-        sessions: "ServerSessions",
-    ) -> None:
+    def coordinate(self, running: RunningEngine) -> None:
         """All shards are this node's already."""
-        self._groups = driver
+        self._groups = driver = running.driver
         self._transactions = TransactionCoordinator(
-            self._settings, self.disk, lambda: self.requests, driver, self._clock, next_connection_number, fail
+            self._settings, self.disk, lambda: self.requests, driver, self._clock, next_connection_number, running.fail
         )
 
-    @cached_property
-    def _gate(self) -> TransactionGate | None:
-        """Of the first records of transactions; the Kafka listener makes its own, for a gate keeps nothing."""
-        if self._transactions is None:
-            return None
-        verifies = self._settings.transaction_partition_verification_enable
-        return TransactionGate(self.disk, self._transactions, verifies=verifies)
-
     def group_service(self, context: GroupServiceContext) -> GroupCoordinator:
-        service, gate = self._transactions, self._gate
-        if service is None or gate is None:
-            return GroupCoordinator(context)
-        groups = GroupRequests(context.driver, context.shards)
-        transactions = RpcGroupTransactions(service, groups, gate)
-        return GroupCoordinator(replace(context, transactions=transactions))
+        return GroupCoordinator(self._with_transactions(context))
 
     def record_service(self, advertised: Callable[[], tuple[str, int]], room: Callable[[Any], int]) -> BrokerService:
-        transactions = None
-        if self._gate is not None and self._groups is not None:
-            transactions = RpcRecordTransactions(
-                self._gate, self.requests, self._groups, max_timeout_ms=self._settings.transaction_max_timeout_ms
-            )
         return BrokerService(
             self.requests,
             node_id=self._settings.node_id,
             advertised=advertised,
             room=room,
-            transactions=transactions,
+            transactions=self._record_transactions(),
         )
 
     def table(self) -> dict[str, ServiceMethod]:
         return {}
-
-    def staging(self) -> StagingHandlers:
-        return StagingService(Staging(self.disk), self.requests.commit)
-
-    def fences(self, driver: EngineDriver, engine: Engine) -> dict[str, ServiceMethod]:
-        return make_fencing_service(driver, engine, self.disk, self.requests)
 
     async def serve_kafka(self, door: "NodeKafkaListener | NodeProxyListener", context: KafkaListenerContext) -> None:
         zookeeper = self.zookeeper

@@ -60,9 +60,10 @@ from muster.coordinator.replication.protocol.cluster_metadata import (
 )
 from muster.coordinator.replication.protocol.controller.controller_state import is_power_loss_settled
 from muster.coordinator.replication.protocol.controller.events_and_effects import ElectionNote
-from muster.coordinator.runtime.engine import Engine, EngineOptions, MakeShard
+from muster.coordinator.runtime.engine import EngineOptions, MakeShard
 from muster.coordinator.runtime.leased import LeasedEngine
 from muster.coordinator.runtime.node_status import Conditions
+from muster.coordinator.server.backend.node_backend import RunningEngine
 from muster.coordinator.server.cluster_backend.cluster_aborts import ClusterAbortLog
 from muster.coordinator.server.cluster_backend.cluster_description import (
     ClusterMetricsSource,
@@ -117,7 +118,6 @@ if TYPE_CHECKING:
     from muster.coordinator.replication.io.wire.node_listener import PeerIdentity
     from muster.coordinator.server.driver.driver import EngineDriver
     from muster.coordinator.server.security.listener_certificates import NodeCertificates
-    from muster.coordinator.server.services.member_session import ServerSessions
 
 
 # Elections: when they are announced, and lines of the node's log
@@ -437,24 +437,17 @@ class ClusterBackend:
             commit_timeout_ms=self._settings.offsets_commit_timeout_ms,
         )
 
-    def coordinate(
-        self,
-        engine: Engine,
-        driver: "EngineDriver",
-        clock_ms: Callable[[], int],
-        fail: Callable[[BaseException], None],
-        sessions: "ServerSessions",
-    ) -> None:
-        """From now on have the groups of the shards that this node leads in the engine, which `engine` has made. fail:
-        hears of mistakes of the program, and that the cluster has another number of shards than this node. sessions:
-        members of a shard that is lost are sent away."""
+    def coordinate(self, running: RunningEngine) -> None:
+        """From now on have the groups of the shards that this node leads in the engine, which `engine` has made.
+        `running.fail` hears of mistakes of the program, and that the cluster has another number of shards."""
+        engine, driver = running.engine, running.driver
         assert isinstance(engine, LeasedEngine), "it was made by `engine`"
-        self._fail = fail
-        self._coordinating.on_lost(sessions.end_shard)
+        self._fail = running.fail
+        self._coordinating.on_lost(running.sessions.end_shard)
         warming = None
         if self._settings.offsets_warm_replicas:
             warming = WarmShards(self.group_log, self.shards, engine.new_core, lambda: self.side.replicas.copies)
-        self._coordinating.start(engine, driver, clock_ms, warming)
+        self._coordinating.start(engine, driver, running.clock_ms, warming)
         self._started.push_async_callback(self._coordinating.stop)
         self.side.desk.groups = partial(groups_with_settings, driver, self.view, self.shards)
         self.side.failure.add_done_callback(self._side_failed)

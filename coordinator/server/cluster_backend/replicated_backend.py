@@ -2,64 +2,47 @@
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import replace
-from functools import cached_property, partial
+from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
-from muster.coordinator.config import Settings
-from muster.coordinator.edge.cluster_view import ClientAddresses, ClusterView
-from muster.coordinator.kafka.handlers.group_requests import GroupRequests
-from muster.coordinator.kafka.handlers.transactions import TransactionGate
+from muster.coordinator.edge.cluster_view import ClusterView
 from muster.coordinator.replication.io.replicated_log import ReplicatedLog
 from muster.coordinator.replication.io.replicated_requests import ReplicatedRequests
 from muster.coordinator.runtime.engine import Engine
 from muster.coordinator.runtime.node_status import Conditions
 from muster.coordinator.server.backend import node_services
-from muster.coordinator.server.backend.assignor_inputs import LogSpanOf, span_of_log
-from muster.coordinator.server.backend.fencing import make_fencing_service
-from muster.coordinator.server.backend.node_backend import MakeGroups, NodeBackend
-from muster.coordinator.server.backend.node_services import StagingHandlers, Stoppable
+from muster.coordinator.server.backend.node_backend import BackendContext, MakeGroups, NodeBackend, RunningEngine
+from muster.coordinator.server.backend.node_services import Stoppable
 from muster.coordinator.server.backend.standalone_backend import DirectoryBackend
 from muster.coordinator.server.backend.upkeep import NodeUpkeep
 from muster.coordinator.server.cluster_backend.cluster_backend import ClusterBackend
 from muster.coordinator.server.cluster_backend.cluster_description import ClusterConditions, ClusterMetricsSource
 from muster.coordinator.server.cluster_backend.cluster_transactions import ClusterTransactionCoordinator
-from muster.coordinator.server.driver.clock import NodeClock
-from muster.coordinator.server.driver.driver import EngineDriver
 from muster.coordinator.server.listeners.kafka_listener import KafkaListenerContext, NodeKafkaListener
 from muster.coordinator.server.rpc_dispatch import ServiceMethod
 from muster.coordinator.server.services.group_coordinator import GroupCoordinator, GroupServiceContext
-from muster.coordinator.server.transactions.transactional_requests import RpcGroupTransactions, RpcRecordTransactions
 from muster.coordinator.zookeeper.group_observer import ReportGroup
 from muster.storage.broker.record_log import RecordLog
 from muster.storage.service.broker_service import BrokerService
-from muster.storage.service.staging_service import StagingService
-from muster.storage.staging.staging import Staging
 
 if TYPE_CHECKING:
     from muster.coordinator.server.listeners.proxy_listener import NodeProxyListener
-    from muster.coordinator.server.security.listener_certificates import NodeCertificates
     from muster.coordinator.server.security.node_security import NodeSecurity
     from muster.coordinator.server.security.security_store import SecurityStore
-    from muster.coordinator.server.services.member_session import ServerSessions
 
 
 class ReplicatedBackend(DirectoryBackend):
     """A data directory with this node's copies, and its part in the cluster. Raises AddressTaken."""
 
     _transactions: ClusterTransactionCoordinator | None = None
+    _flushed_together = False
+    """Data waits until the addition is committed (TX-N3)."""
 
-    def __init__(
-        self,
-        settings: Settings,
-        clock: NodeClock,
-        certificates: "NodeCertificates | None",
-        doors: Callable[[], ClientAddresses],
-    ) -> None:
-        super().__init__(settings, clock, certificates, doors)
+    def __init__(self, context: BackendContext) -> None:
+        super().__init__(context)
         self._security: NodeSecurity | None = None
         self._joined = False
-        self._part = ClusterBackend(settings, certificates)
+        self._part = ClusterBackend(context.settings, context.certificates)
         self._part.bind()
         self.zookeeper: ClusterBackend | None = self._part
 
@@ -115,53 +98,19 @@ class ReplicatedBackend(DirectoryBackend):
     def _log(self) -> ReplicatedLog:
         return self._part.broker
 
-    @property
-    def log_span(self) -> LogSpanOf:
-        return partial(span_of_log, self._log)
-
-    def coordinate(
-        self,
-        engine: Engine,
-        driver: EngineDriver,
-        clock_ms: Callable[[], int],
-        fail: Callable[[BaseException], None],
-        sessions: "ServerSessions",
-    ) -> None:
-        self._part.coordinate(engine, driver, clock_ms, fail, sessions)
-        self._groups = driver
-        self._transactions = self._part.make_transactions(self.disk, driver, self._clock, fail)
-
-    @cached_property
-    def _gate(self) -> TransactionGate | None:
-        """Of the first records of transactions (TX-N3)."""
-        if self._transactions is None:
-            return None
-        verifies = self._settings.transaction_partition_verification_enable
-        return TransactionGate(self._log, self._transactions, verifies=verifies, together=False)
+    def coordinate(self, running: RunningEngine) -> None:
+        self._part.coordinate(running)
+        self._groups = running.driver
+        self._transactions = self._part.make_transactions(self.disk, running.driver, self._clock, running.fail)
 
     def group_service(self, context: GroupServiceContext) -> GroupCoordinator:
-        service, gate = self._transactions, self._gate
-        if service is None or gate is None:
-            return self._part.group_service(context)
-        groups = GroupRequests(context.driver, context.shards)
-        return self._part.group_service(replace(context, transactions=RpcGroupTransactions(service, groups, gate)))
+        return self._part.group_service(self._with_transactions(context))
 
     def record_service(self, advertised: Callable[[], tuple[str, int]], room: Callable[[Any], int]) -> BrokerService:
-        transactions = None
-        if self._gate is not None and self._groups is not None:
-            transactions = RpcRecordTransactions(
-                self._gate, self.requests, self._groups, max_timeout_ms=self._settings.transaction_max_timeout_ms
-            )
-        return self._part.record_service(advertised, room, transactions)
+        return self._part.record_service(advertised, room, self._record_transactions())
 
     def table(self) -> dict[str, ServiceMethod]:
         return self._part.table()
-
-    def staging(self) -> StagingHandlers:
-        return StagingService(Staging(self._log), self.requests.commit)
-
-    def fences(self, driver: EngineDriver, engine: Engine) -> dict[str, ServiceMethod]:
-        return make_fencing_service(driver, engine, self._log, self.requests)
 
     async def serve_kafka(self, door: "NodeKafkaListener | NodeProxyListener", context: KafkaListenerContext) -> None:
         part = self._part

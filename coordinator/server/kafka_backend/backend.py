@@ -18,7 +18,6 @@ from uuid import uuid4
 import grpc
 import structlog
 
-from muster.coordinator.config import Settings
 from muster.coordinator.core.model.types import Limits
 from muster.coordinator.edge.background_tasks import BackgroundTask
 from muster.coordinator.edge.cluster_view import ClientAddresses, ClusterView, monotonic_ms, wall_ms
@@ -57,6 +56,7 @@ from muster.coordinator.rpc.v1.coordinator_service_pb2 import ListGroupsRequest,
 from muster.coordinator.runtime.engine import Engine, EngineOptions, MakeShard
 from muster.coordinator.runtime.node_status import Conditions
 from muster.coordinator.runtime.shards import ShardStatus
+from muster.coordinator.server.backend.node_backend import BackendContext, RunningEngine
 from muster.coordinator.server.backend.upkeep import NodeIdInUse
 from muster.coordinator.server.cluster_backend.peer_listeners import (
     GROUPS,
@@ -66,7 +66,6 @@ from muster.coordinator.server.cluster_backend.peer_listeners import (
     addresses_by_listener,
     peer_credentials,
 )
-from muster.coordinator.server.driver.clock import NodeClock
 from muster.coordinator.server.kafka_backend.gated_engine import GatedEngine
 from muster.coordinator.server.kafka_backend.group_migration import GroupAdoption, NodeOffsetMirror
 from muster.coordinator.server.kafka_backend.grpc_services import CALLS, DrainService, UpstreamGroups, UpstreamRecords
@@ -83,9 +82,7 @@ from muster.coordinator.server.services.group_coordinator import GroupServiceCon
 from muster.storage.errors import StorageError
 
 if TYPE_CHECKING:
-    from muster.coordinator.server.driver.driver import EngineDriver
-    from muster.coordinator.server.security.listener_certificates import NodeCertificates
-    from muster.coordinator.server.services.member_session import ServerSessions
+    pass
 
 
 # Settings that only a group's owner knows (KB-X12)
@@ -142,18 +139,11 @@ class KafkaBackend:
     """Which node has which shard."""
     admin: None = None
 
-    def __init__(
-        self,
-        settings: Settings,
-        clock: NodeClock,
-        doors: Callable[[], ClientAddresses],
-        certificates: "NodeCertificates | None" = None,
-    ) -> None:
-        """doors: where clients are told to go, asked once the ports are bound."""
-        self._settings = settings
-        self._clock = clock
-        self._doors = doors
-        self._certificates = certificates
+    def __init__(self, context: BackendContext) -> None:
+        self._settings = settings = context.settings
+        self._clock = context.clock
+        self._doors = context.doors
+        self._certificates = context.certificates
         self._started = AsyncExitStack()
         """The ends of what was started."""
         self.shards = settings.offsets_topic_num_partitions
@@ -326,23 +316,16 @@ class KafkaBackend:
             on_rejoin=self.topics.look_soon,
         )
 
-    def coordinate(
-        self,
-        engine: Engine,
-        driver: "EngineDriver",
-        clock_ms: Callable[[], int],
-        fail: Callable[[BaseException], None],
-        sessions: "ServerSessions",
-    ) -> None:
-        """From now on have the groups of the shards that are this node's in the engine, which `engine` has made. fail:
-        hears why the process must end. sessions: members of a shard that is lost are sent away."""
+    def coordinate(self, running: RunningEngine) -> None:
+        """From now on have the groups of the shards that are this node's in the engine, which `engine` has made."""
+        engine, driver, clock_ms = running.engine, running.driver, running.clock_ms
         assert isinstance(engine, GatedEngine), "it was made by `engine`"
         assert self._nodes is not None, "`meet` comes first"
-        self._fail, self._end_shard = fail, sessions.end_shard
+        self._fail, self._end_shard = running.fail, running.sessions.end_shard
         if self.rights is not None:
             self.rights.judge(engine)
         if self._ended_by is not None:
-            fail(self._ended_by)
+            self._fail(self._ended_by)
         self._engine = engine
         self.owning.start(engine, driver.wake, driver.advance)
         self._started.push_async_callback(self.owning.stop)

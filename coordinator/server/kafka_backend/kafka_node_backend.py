@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 from muster.coordinator.config import Settings
 from muster.coordinator.core.model.events import TopicsChanged
-from muster.coordinator.edge.cluster_view import ClientAddresses
 from muster.coordinator.kafka.handlers.configs import ConfigHandlers, GroupConfigs
 from muster.coordinator.kafka.handlers.group_requests import GroupRequests
 from muster.coordinator.kafka_backend.nodes_group import AssignedCluster
@@ -20,10 +19,9 @@ from muster.coordinator.kafka_backend.proxy.broker_addresses import ProxyAddress
 from muster.coordinator.runtime.engine import Engine
 from muster.coordinator.runtime.node_status import Conditions
 from muster.coordinator.server.backend.assignor_inputs import LogSpanOf, MeasuredSpans
-from muster.coordinator.server.backend.node_backend import MakeGroups, NodeBackend
+from muster.coordinator.server.backend.node_backend import BackendContext, MakeGroups, NodeBackend, RunningEngine
 from muster.coordinator.server.backend.node_services import FENCE_SERVICE
 from muster.coordinator.server.backend.upkeep import ConditionLooks
-from muster.coordinator.server.driver.clock import NodeClock
 from muster.coordinator.server.driver.driver import EngineDriver
 from muster.coordinator.server.kafka_backend.backend import KafkaBackend
 from muster.coordinator.server.kafka_backend.grpc_services import OF_THAT_KAFKA, RefusedFencing, RefusedStaging
@@ -43,7 +41,6 @@ if TYPE_CHECKING:
     from muster.coordinator.server.security.listener_certificates import NodeCertificates
     from muster.coordinator.server.security.node_security import NodeSecurity
     from muster.coordinator.server.security.security_store import SecurityStore
-    from muster.coordinator.server.services.member_session import ServerSessions
 
 
 # Settings by Kafka's tools (KB-X12)
@@ -69,20 +66,14 @@ TICK_S: Final = 1.0
 
 
 class KafkaNodeBackend:
-    """doors: asked once the ports are known."""
+    """See the module."""
 
     disk = zookeeper = figures = None
 
-    def __init__(
-        self,
-        settings: Settings,
-        clock: NodeClock,
-        certificates: "NodeCertificates | None",
-        doors: Callable[[], ClientAddresses],
-    ) -> None:
-        self._settings = settings
-        self._certificates = certificates
-        self._part = KafkaBackend(settings, clock, doors, certificates)
+    def __init__(self, context: BackendContext) -> None:
+        self._settings = context.settings
+        self._certificates = context.certificates
+        self._part = KafkaBackend(context)
         self.measured: MeasuredSpans | None = None
         self.engine_figures: Callable[[], KafkaBackendFigures] | None = None
         self.transaction_figures = None
@@ -133,15 +124,8 @@ class KafkaNodeBackend:
         told = self._part.topics.event()
         return replace(change, disowned=told.disowned, late_ms=self._part.topics.late_ms)
 
-    def coordinate(
-        self,
-        engine: Engine,
-        driver: EngineDriver,
-        clock_ms: Callable[[], int],
-        fail: Callable[[BaseException], None],
-        sessions: "ServerSessions",
-    ) -> None:
-        self._part.coordinate(engine, driver, clock_ms, fail, sessions)
+    def coordinate(self, running: RunningEngine) -> None:
+        self._part.coordinate(running)
 
     async def resume_transactions(self, conditions: Conditions) -> None:
         """There are none here that this node would coordinate."""

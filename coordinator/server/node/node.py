@@ -35,7 +35,7 @@ from muster.coordinator.server.backend.assignor_inputs import (
     partition_counts,
     topic_ids,
 )
-from muster.coordinator.server.backend.node_backend import MakeEngine, NodeBackend
+from muster.coordinator.server.backend.node_backend import BackendContext, MakeEngine, NodeBackend, RunningEngine
 from muster.coordinator.server.backend.node_services import HEALTH_NAMES, make_method_table
 from muster.coordinator.server.backend.standalone_backend import StandaloneBackend
 from muster.coordinator.server.backend.upkeep import LogFreezer, ProcessResources, report_fatal_error
@@ -82,7 +82,6 @@ if TYPE_CHECKING:
     from muster.coordinator.server.monitoring.group_sampling import GroupObservation
     from muster.coordinator.server.monitoring.metrics_scrape import NodeMetrics
     from muster.coordinator.server.monitoring.rebalance_tracing import RebalanceTracing
-    from muster.coordinator.server.security.listener_certificates import NodeCertificates
     from muster.coordinator.server.security.node_security import NodeSecurity
 
 
@@ -101,24 +100,23 @@ def make_kafka_listener(settings: Settings) -> "NodeKafkaListener | NodeProxyLis
     return NodeProxyListener(settings)
 
 
-def make_backend(
-    settings: Settings, clock: NodeClock, certificates: "NodeCertificates | None", doors: Callable[[], ClientAddresses]
-) -> NodeBackend:
+def make_backend(context: BackendContext) -> NodeBackend:
     """That of a node with these settings. Raises AddressTaken."""
+    settings = context.settings
     if settings.watch_enable:
         from muster.coordinator.server.watch_backend.watch_backend import KafkaWatchBackend, SegmentsWatchBackend
 
         of_segments = bool(settings.watch_segments)
-        return (SegmentsWatchBackend if of_segments else KafkaWatchBackend)(settings, clock, certificates, doors)
+        return (SegmentsWatchBackend if of_segments else KafkaWatchBackend)(context)
     if settings.upstream:
         from muster.coordinator.server.kafka_backend.kafka_node_backend import KafkaNodeBackend
 
-        return KafkaNodeBackend(settings, clock, certificates, doors)
+        return KafkaNodeBackend(context)
     if settings.inter_broker_listeners:
         from muster.coordinator.server.cluster_backend.replicated_backend import ReplicatedBackend
 
-        return ReplicatedBackend(settings, clock, certificates, doors)
-    return StandaloneBackend(settings, clock, certificates, doors)
+        return ReplicatedBackend(context)
+    return StandaloneBackend(context)
 
 
 def cluster_service_names(settings: Settings) -> tuple[str, ...]:
@@ -420,7 +418,7 @@ class CoordinatorNode:
 
     async def _open_backend(self, started: AsyncExitStack) -> None:
         """The log, the place among others, and the groups."""
-        self._backend = make_backend(self._settings, self._clock, self._certificates, self._doors)
+        self._backend = make_backend(BackendContext(self._settings, self._clock, self._certificates, self._doors))
         started.push_async_callback(self._backend.close)
         started.push_async_callback(self._backend.leave)
         started.push_async_callback(close_observers, self._observing, self._tracing)
@@ -531,7 +529,9 @@ class CoordinatorNode:
                 self.condition_reporter.conditions,
             )
         self.broker.on_topics_changed(self._topics_changed)
-        self._backend.coordinate(self.engine, self.driver, self._clock.now_ms, self._fail, self._sessions)
+        self._backend.coordinate(
+            RunningEngine(self.engine, self.driver, self._clock.now_ms, self._fail, self._sessions)
+        )
         if (disk := self._backend.disk) is not None:
             disk.on_logs_changed(LogFreezer().changed)
 

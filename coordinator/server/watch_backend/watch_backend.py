@@ -13,14 +13,13 @@ from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from muster.coordinator.config import Settings
 from muster.coordinator.core.model.events import GroupSeen, GroupsVanished, RecordsWatched, TopicsChanged, WatchStood
 from muster.coordinator.core.model.records import LedgerRecord, Record
 from muster.coordinator.core.model.types import Limits
 from muster.coordinator.core.watched.followed_evidence import FollowedEvidence
 from muster.coordinator.core.watched.watched_shard import NOT_READ, WatchedShard
 from muster.coordinator.edge.background_tasks import RestartedTask
-from muster.coordinator.edge.cluster_view import ClientAddresses, ClusterView, wall_ms
+from muster.coordinator.edge.cluster_view import ClusterView, wall_ms
 from muster.coordinator.kafka_backend.backend_settings import upstream_address_of
 from muster.coordinator.kafka_backend.upstream.group_requests import UNKNOWN_TOPIC
 from muster.coordinator.kafka_backend.upstream.protocol import UpstreamError
@@ -38,10 +37,9 @@ from muster.coordinator.runtime.replay import LEDGER_TOPIC
 from muster.coordinator.runtime.shards import GROUPS as GROUP_SHARDS
 from muster.coordinator.runtime.shards import ShardStatus, partition_for
 from muster.coordinator.server.backend.assignor_inputs import LogSpanOf, MeasuredSpans
-from muster.coordinator.server.backend.node_backend import MakeGroups, NodeBackend
+from muster.coordinator.server.backend.node_backend import BackendContext, MakeGroups, NodeBackend, RunningEngine
 from muster.coordinator.server.backend.node_services import FENCE_SERVICE
 from muster.coordinator.server.backend.upkeep import ConditionLooks, NodeUpkeep
-from muster.coordinator.server.driver.clock import NodeClock
 from muster.coordinator.server.driver.driver import EngineDriver
 from muster.coordinator.server.kafka_backend.backend import UpstreamRefusedNode
 from muster.coordinator.server.kafka_backend.grpc_services import (
@@ -81,7 +79,6 @@ if TYPE_CHECKING:
     from muster.coordinator.server.security.listener_certificates import NodeCertificates
     from muster.coordinator.server.security.node_security import NodeSecurity
     from muster.coordinator.server.security.security_store import SecurityStore
-    from muster.coordinator.server.services.member_session import ServerSessions
 
 SHARDS_BY_DEFAULT: Final = 50
 """Kafka's offsets.topic.num.partitions, as long as nobody has committed anything."""
@@ -203,16 +200,10 @@ class WatchBackend:
     _count = 0
     """Partitions of the topic; 0: nobody knows."""
 
-    def __init__(
-        self,
-        settings: Settings,
-        clock: NodeClock,
-        certificates: "NodeCertificates | None",
-        doors: Callable[[], ClientAddresses],
-    ) -> None:
-        self._settings = settings
-        self._clock = clock
-        self._certificates = certificates
+    def __init__(self, context: BackendContext) -> None:
+        self._settings = settings = context.settings
+        self._clock = context.clock
+        self._certificates = context.certificates
         self._started = AsyncExitStack()
         self.disk: Broker | None = None
         self._kept: BrokerGroupLog | None = None
@@ -262,18 +253,11 @@ class WatchBackend:
             kind = replace(GROUP_SHARDS, encode=count_ledger, encode_in_portions=None)
         return Engine(log_of_ledger, self.shards, limits, WatchedShard, replace(options, on_status=told, kind=kind))
 
-    def coordinate(
-        self,
-        engine: Engine,
-        driver: EngineDriver,
-        clock_ms: Callable[[], int],
-        fail: Callable[[BaseException], None],
-        sessions: "ServerSessions",
-    ) -> None:
+    def coordinate(self, running: RunningEngine) -> None:
         """From now on read, and let the shards know."""
-        self._engine, self._driver = engine, driver
+        self._engine, self._driver = running.engine, running.driver
         ago_ms = self._settings.watch_since_ms
-        self._facts = WatchedFacts(driver.submit_event, wall_ms() - ago_ms if ago_ms else None)
+        self._facts = WatchedFacts(running.driver.submit_event, wall_ms() - ago_ms if ago_ms else None)
         for shard in range(self.shards):
             self.stand(shard, NOT_READ)
         self._reading = RestartedTask("watching groups", self._begin_reading, returns=True)
@@ -417,15 +401,9 @@ class KafkaWatchBackend(WatchBackend):
     topics: UpstreamTopics
     ends: UpstreamLogEnds
 
-    def __init__(
-        self,
-        settings: Settings,
-        clock: NodeClock,
-        certificates: "NodeCertificates | None",
-        doors: Callable[[], ClientAddresses],
-    ) -> None:
-        super().__init__(settings, clock, certificates, doors)
-        self.upstream = Upstream(upstream_address_of(settings))
+    def __init__(self, context: BackendContext) -> None:
+        super().__init__(context)
+        self.upstream = Upstream(upstream_address_of(context.settings))
         self._started.callback(self.upstream.close)
         self._troubles: dict[int, str] = {}
         """Partitions of the topic that cannot be read now, and why."""

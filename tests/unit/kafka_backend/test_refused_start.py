@@ -10,6 +10,7 @@ from muster.coordinator.config import Address, load_settings
 from muster.coordinator.edge.cluster_view import ClientAddresses
 from muster.coordinator.kafka.codec.codec import struct
 from muster.coordinator.kafka.protocol import WRITE
+from muster.coordinator.server.backend.node_backend import BackendContext
 from muster.coordinator.server.driver.clock import NodeClock
 from muster.coordinator.server.kafka_backend.backend import KafkaBackend, UpstreamRefusedNode
 from tests.fakes.group_desk import GroupDesk
@@ -61,7 +62,9 @@ def start(change: Callable[[Kafka], object] = lambda kafka: None, **given: str) 
             kafka = Kafka(broker)
             change(kafka)
             over = {"engine": f"kafka://127.0.0.1:{broker.address.port}", "offsets.topic.num.partitions": str(SHARDS)}
-            backend = KafkaBackend(load_settings(None, over | DOOR | given), NodeClock(), lambda: DOORS)
+            backend = KafkaBackend(
+                BackendContext(load_settings(None, over | DOOR | given), NodeClock(), None, lambda: DOORS)
+            )
             try:
                 await backend.meet()
             except UpstreamRefusedNode as refused:

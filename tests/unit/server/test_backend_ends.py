@@ -15,6 +15,7 @@ from muster.coordinator.config import Address, Settings, load_settings
 from muster.coordinator.edge.cluster_view import ClientAddresses
 from muster.coordinator.runtime.leased import LeasedEngine
 from muster.coordinator.runtime.node_status import Conditions
+from muster.coordinator.server.backend.node_backend import BackendContext, RunningEngine
 from muster.coordinator.server.cluster_backend import cluster_backend
 from muster.coordinator.server.driver.clock import NodeClock
 from muster.coordinator.server.kafka_backend import backend as kafka_backend
@@ -171,7 +172,7 @@ async def start_in_cluster(record: StartRecord, monkeypatch: pytest.MonkeyPatch)
         backend.bind()
         await backend.meet(None, "c", lambda seen: None)
         await backend.enter(disk, DOORS)
-        backend.coordinate(object.__new__(LeasedEngine), nothing, lambda: 0, lambda why: None, nothing)
+        backend.coordinate(RunningEngine(object.__new__(LeasedEngine), nothing, lambda: 0, lambda why: None, nothing))
         backend.start(lambda in_touch: None, Conditions(lambda: 0))
 
     await ended_again(started, backend.close)
@@ -216,12 +217,12 @@ async def start_over_kafka(record: StartRecord, monkeypatch: pytest.MonkeyPatch)
     replaced(monkeypatch, kafka_backend, record, KAFKA_PARTS)
     settings = Settings.model_validate({"engine": "kafka://127.0.0.1:1"})
     settings = settings.model_copy(update={"authorizer": "acl", "engine_kafka_offsets_mirror": True})
-    backend = kafka_backend.KafkaBackend(settings, NodeClock(), lambda: DOORS)
+    backend = kafka_backend.KafkaBackend(BackendContext(settings, NodeClock(), None, lambda: DOORS))
     nothing: Any = Anything(record, "")
 
     async def started() -> None:
         await backend.meet()
-        backend.coordinate(object.__new__(GatedEngine), nothing, lambda: 0, lambda why: None, nothing)
+        backend.coordinate(RunningEngine(object.__new__(GatedEngine), nothing, lambda: 0, lambda why: None, nothing))
 
     await ended_again(started, backend.close)
 

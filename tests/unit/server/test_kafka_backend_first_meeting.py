@@ -5,6 +5,7 @@ import asyncio
 from muster.coordinator.config import Settings
 from muster.coordinator.edge.cluster_view import ClientAddresses
 from muster.coordinator.kafka_backend.state_topic import UnusableUpstream
+from muster.coordinator.server.backend.node_backend import BackendContext
 from muster.coordinator.server.driver.clock import NodeClock
 from muster.coordinator.server.kafka_backend.backend import KafkaBackend
 from tests.support.pace import pace
@@ -24,9 +25,8 @@ class Nodes:
 
 def side(nodes: Nodes, session_ms: int) -> KafkaBackend:
     settings = Settings.model_validate({"engine": "kafka://127.0.0.1:1"})
-    made = KafkaBackend(
-        settings.model_copy(update={"engine_kafka_session_timeout_ms": session_ms}), NodeClock(), no_doors
-    )
+    settings = settings.model_copy(update={"engine_kafka_session_timeout_ms": session_ms})
+    made = KafkaBackend(BackendContext(settings, NodeClock(), None, no_doors))
     made._nodes = nodes  # type: ignore[assignment]
     return made
 

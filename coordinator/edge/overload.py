@@ -35,11 +35,8 @@ def keep_freed_memory(most_bytes: int) -> bool:
     pages are given back to the system and faulted in anew for the next, which costs more than all copies of the records
     together. Other C libraries, and other systems, are left as they are.
     """
-    if not sys.platform.startswith("linux"):
-        return False
-    try:
-        mallopt = ctypes.CDLL(None).mallopt
-    except AttributeError:
+    mallopt = glibc_function("mallopt")
+    if mallopt is None:
         return False
     return bool(mallopt(_MMAP_THRESHOLD, LARGEST_BYTES)) and bool(mallopt(_TRIM_THRESHOLD, most_bytes))
 
@@ -51,24 +48,22 @@ def share_arenas() -> bool:
     for its own arena alone, and a node's threads take turns: each comes to hold what the largest work of all once took,
     and memory grows for as long as there is a thread that has not met it (a soak: from 8 to 12 MiB in five minutes).
     """
-    if not sys.platform.startswith("linux"):
-        return False
-    try:
-        mallopt = ctypes.CDLL(None).mallopt
-    except AttributeError:
-        return False
-    return bool(mallopt(_ARENA_MAX, ARENAS))
+    mallopt = glibc_function("mallopt")
+    return mallopt is not None and bool(mallopt(_ARENA_MAX, ARENAS))
 
 
 def release_free_memory() -> bool:
     """Give what is free back to the system at once; whether anything was. Takes milliseconds: not on an event loop."""
+    trim = glibc_function("malloc_trim")
+    return trim is not None and bool(trim(0))
+
+
+def glibc_function(name: str) -> Callable[..., int] | None:
+    """A function of the C library's allocator; None where the library is another one."""
     if not sys.platform.startswith("linux"):
-        return False
-    try:
-        trim = ctypes.CDLL(None).malloc_trim
-    except AttributeError:
-        return False
-    return bool(trim(0))
+        return None
+    function: Callable[..., int] | None = getattr(ctypes.CDLL(None), name, None)
+    return function
 
 
 # Memory of refused requests

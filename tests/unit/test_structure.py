@@ -24,7 +24,6 @@ SMALL_ON_PURPOSE = {
     "assignors/builtin/lag.py": "one assignor; operators name its module in settings",
     "cli/__main__.py": "python -m muster.cli",
     "coordinator/core/control/settings_table.py": "a table",
-    "coordinator/kafka/codec/schema/quotas.py": "a table of messages",
     "coordinator/observability/views/settings.py": "keeps pydantic out of the other views",
     "coordinator/runtime/limits.py": "a mapping from settings to limits",
     "coordinator/values.py": "the decorator of values of core and transactions, which are strangers",

@@ -24,7 +24,7 @@ from dataclasses import dataclass, field
 from functools import cache, cached_property
 from typing import Any, TypeAlias
 
-from muster.coordinator.kafka.codec.schema import admin, connection, groups, logs, nodes, quotas, security, transactions
+from muster.coordinator.kafka.codec.schema import admin, connection, groups, logs, nodes, security, transactions
 
 Versions: TypeAlias = range
 Default: TypeAlias = int | float | bool | str | bytes | tuple[()] | None
@@ -158,7 +158,7 @@ def parse_versions(text: str, within: Versions) -> Versions:
 @cache
 def all_messages() -> dict[str, MessageSchema]:
     """All messages by name, such as `HeartbeatRequest`; read once, when the first is asked for."""
-    parts = (admin, connection, groups, logs, security, quotas, nodes, transactions)
+    parts = (admin, connection, groups, logs, security, nodes, transactions)
     return {message.name: message for part in parts for message in parse_messages(part.FIELDS)}
 
 

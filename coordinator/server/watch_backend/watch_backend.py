@@ -239,7 +239,10 @@ class WatchBackend:
         make_groups(self._make_engine, load=True)
 
     def _fit_to_ledger(self, disk: Broker) -> None:
-        """Before the ledger's log is opened: it may have been made when there was another number of partitions."""
+        """Before the ledger's log is opened: it keeps its shards, however many partitions the topic has by now."""
+        ledger = disk.topics().get(LEDGER_TOPIC)
+        if ledger is not None:
+            self.shards = ledger.partitions
 
     def _make_engine(self, limits: Limits, make_shard: MakeShard, options: EngineOptions) -> Engine:
         def told(shard: int, status: ShardStatus, why: str) -> None:
@@ -447,12 +450,6 @@ class KafkaWatchBackend(WatchBackend):
         self.measured = self.ends.measured
         self.record_log = UpstreamLog(settings, view.cluster_id, self.topics, self.ends)
         self.requests = UpstreamRequests(self.record_log)
-
-    def _fit_to_ledger(self, disk: Broker) -> None:
-        """The ledger keeps its shards where the topic has been given more partitions since it was made."""
-        ledger = disk.topics().get(LEDGER_TOPIC)
-        if ledger is not None:
-            self.shards = ledger.partitions
 
     async def read(self) -> None:
         settings, wanted = self._settings, self._wanted()
@@ -739,12 +736,6 @@ class SegmentsWatchBackend(WatchBackend):
         nothing = NoTopics()
         self.record_log = UpstreamLog(self._settings, "", nothing, nothing)
         self.requests = UpstreamRequests(self.record_log)
-
-    def _fit_to_ledger(self, disk: Broker) -> None:
-        """The ledger keeps its shards, however many partitions there are now."""
-        ledger = disk.topics().get(LEDGER_TOPIC)
-        if ledger is not None:
-            self.shards = ledger.partitions
 
     async def read(self) -> None:
         self._read_bytes = 0

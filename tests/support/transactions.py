@@ -1,5 +1,6 @@
 """A shard of transactional ids as tests talk to it: requests get numbers and times, markers are written on demand."""
 
+from collections.abc import Iterable
 from typing import Any
 
 from muster.coordinator.transactions.effects import SendMarkers, TransactionEffects, TransactionNotice
@@ -15,6 +16,8 @@ from muster.coordinator.transactions.events import (
 from muster.coordinator.transactions.records import TransactionRecord, TransactionStored
 from muster.coordinator.transactions.shard import TransactionShard
 from muster.coordinator.transactions.state import TransactionLimits
+from muster.storage.files import Buffer
+from muster.storage.records.batch import read_batches
 
 DEFAULTS = TransactionLimits()
 TIMEOUT_MS = 60_000
@@ -96,3 +99,19 @@ class Desk:
         """State, producer id, epoch."""
         stored = self.stored(name)
         return stored.state.title, stored.producer_id, stored.epoch
+
+
+def keep_committed(data: Buffer, aborted: Iterable[tuple[int, int]], dropped: set[int]) -> tuple[list[bytes], int]:
+    """The values that a reader of committed records keeps of what was fetched, and where it fetches next (0: there was
+    nothing). aborted: producers, and where what they aborted begins. dropped: producers under way, from fetch to fetch.
+    """
+    values, following, begins = list[bytes](), 0, set(aborted)
+    for each in read_batches(data):
+        if each.control:
+            dropped.discard(each.producer_id)
+        elif (each.producer_id, each.base_offset) in begins:
+            dropped.add(each.producer_id)
+        if not each.control and each.producer_id not in dropped:
+            values += [record.value or b"" for record in each.records()]
+        following = each.next_offset
+    return values, following

@@ -12,12 +12,12 @@ from muster.coordinator.errors import ErrorCode
 from muster.coordinator.rpc.v1 import coordinator_service_pb2 as group_pb
 from muster.coordinator.rpc.v1 import transaction_service_pb2 as pb
 from muster.coordinator.server.node.node import CoordinatorNode
-from muster.storage.records.batch import read_batches
 from muster.storage.rpc.v1 import broker_service_pb2 as broker_pb
 from tests.support.grpc_node import connected, create_topic, lone_member, serving
 from tests.support.node import NodeProcess
 from tests.support.pace import Patience
 from tests.support.stubs import BrokerStub, GroupCoordinatorStub, TransactionsStub
+from tests.support.transactions import keep_committed
 from tests.unit.storage.logs import batch
 
 pytestmark = pytest.mark.integration
@@ -130,15 +130,9 @@ async def fetch(channel: grpc.aio.Channel, place: tuple[str, int], *, committed:
         found = answer.responses[0].partitions[0]
         assert found.error_code == 0, found.error_message
         end = found.last_stable_offset if committed else found.high_watermark
-        aborted = {(each.producer_id, each.first_offset) for each in found.aborted_transactions}
-        for each in read_batches(found.records):
-            if each.control:
-                dropped.discard(each.producer_id)
-            elif (each.producer_id, each.base_offset) in aborted:
-                dropped.add(each.producer_id)
-            if not each.control and each.producer_id not in dropped:
-                values += [record.value or b"" for record in each.records()]
-            offset = each.next_offset
+        aborted = ((each.producer_id, each.first_offset) for each in found.aborted_transactions)
+        kept, following = keep_committed(found.records, aborted, dropped)
+        values, offset = values + kept, following or offset
     return values
 
 

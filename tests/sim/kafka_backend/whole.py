@@ -7,8 +7,6 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Any
 
-from muster.coordinator.core.model.events import Planned
-from muster.coordinator.core.model.plan import PlanRequest, compute_plan
 from muster.coordinator.core.shard import Shard
 from muster.coordinator.edge.cluster_view import OFFSETS_TOPIC
 from muster.coordinator.kafka_backend.nodes_group import NodesGroup, NodesGroupSettings
@@ -31,9 +29,9 @@ from tests.sim.kafka_backend.loop import NodeLoop
 from tests.sim.kafka_backend.upstream import SimUpstream, wire_of
 from tests.sim.kafka_backend.ways import Ways
 from tests.sim.kafka_backend.whole_transactional import WholeTransactional
-from tests.sim.kafka_backend.world import FAULTS, PRODUCERS, Result, World
+from tests.sim.kafka_backend.world import FAULTS, PRODUCERS, Result, World, run_world
 from tests.sim.replication.groups.checkers import Stale
-from tests.sim.replication.groups.coordinator import LONG_MS, SHARDS, TOPICS, Answered, limits_of
+from tests.sim.replication.groups.coordinator import LONG_MS, SHARDS, TOPICS, Answered, answer_plans, limits_of
 from tests.sim.replication.groups.members import Auditor, ClassicMember, ConsumerMember, Member, MemberHistory
 
 TOPIC = "muster.state"
@@ -274,11 +272,7 @@ class WholeNode:
         released = self.engine.take_released()
         for request_id, reply in released.replies:
             self._answer(request_id, reply)
-        for work in released.work:
-            assert isinstance(work.request, PlanRequest)
-            request = work.request
-            answer = Planned(request.group_id, request.epoch, compute_plan(request), "", request.snapshot)
-            self.engine.answer_work(work, answer)
+        answer_plans(self.engine, released)
 
     def _answer(self, request_id: int, reply: Any) -> None:
         found = self._asked.pop(request_id, None)
@@ -419,12 +413,4 @@ def run_whole_seed(seed: int, **rest: Any) -> Result:
         client = WholeTransactional(world, number)
         world.later(3_000, client.begins)
         world.later(world.duration_ms - world.session_ms, client.closes)
-    world.later(1_000, world.look)
-    world.later(1, world.clock)
-    result = Result(seed, 0, census=world.census)
-    try:
-        world.run()
-    except Violation as violation:
-        result.violation = f"at {world.now_ms:.0f} ms: {violation}"
-    result.events = world.events
-    return result
+    return run_world(world, seed)

@@ -391,6 +391,10 @@ def run_seed(seed: int, **rest: Any) -> Result:
         client = Transactional(world, number)
         world.later(2_000, client.begins)
         world.later(world.duration_ms - world.session_ms, client.closes)
+    return run_world(world, seed)
+
+
+def run_world(world: World, seed: int) -> Result:
     world.later(1_000, world.look)
     world.later(1, world.clock)
     result = Result(seed, 0, census=world.census)

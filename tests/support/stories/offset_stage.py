@@ -4,9 +4,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from muster.coordinator.core.model import events
-from muster.coordinator.core.model.types import CommittedOffset
 from tests.support.stories.classic_stage import instance_from
-from tests.support.stories.story import milliseconds, pairs, repeated, topic_partition
+from tests.support.stories.story import milliseconds, pairs, read_commit, topic_partition
 
 
 class OffsetStage:
@@ -24,13 +23,7 @@ class OffsetStage:
         group, name, *rest = words
         simple = name == "-"
         client = self.client(group, name)
-        positions = [word for word in rest if "-" in word.split("=")[0]]
-        options = pairs([word for word in rest if word not in positions])
-        offsets = {}
-        for word in positions:
-            where, _, what = word.partition("=")
-            offset, _, metadata = what.partition(":")
-            offsets[topic_partition(where)] = CommittedOffset(int(offset), -1, repeated(metadata))
+        offsets, options = read_commit(rest)
         event = events.OffsetCommit(
             self.request("commit", client),
             group,

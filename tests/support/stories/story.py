@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from muster.assignors.data.consumer_protocol import Subscription, encode_sticky_user_data, encode_subscription
-from muster.coordinator.core.model.types import Protocol
+from muster.coordinator.core.model.types import CommittedOffset, Protocol
 
 
 @dataclass
@@ -62,6 +62,17 @@ def repeated(word: str) -> str:
 def topic_partition(word: str) -> tuple[str, int]:
     topic, _, partition = word.rpartition("-")
     return topic, int(partition)
+
+
+def read_commit(words: list[str]) -> tuple[dict[tuple[str, int], CommittedOffset], dict[str, str]]:
+    """The positions (topic-partition=offset[:metadata]) and the options of a commit."""
+    positions = [word for word in words if "-" in word.split("=")[0]]
+    offsets = {}
+    for word in positions:
+        where, _, what = word.partition("=")
+        offset, _, metadata = what.partition(":")
+        offsets[topic_partition(where)] = CommittedOffset(int(offset), -1, repeated(metadata))
+    return offsets, pairs([word for word in words if word not in positions])
 
 
 def topic_map(words: list[str]) -> dict[str, list[int]]:

@@ -17,9 +17,9 @@ from muster.coordinator.core.model.events import (
     TxnWriteOver,
 )
 from muster.coordinator.core.model.records import OffsetsStored
-from muster.coordinator.core.model.types import CommittedOffset, RequestId, StoredOffset
+from muster.coordinator.core.model.types import RequestId, StoredOffset
 from tests.support.stories.classic_stage import instance_from
-from tests.support.stories.story import pairs, repeated, topic_partition
+from tests.support.stories.story import pairs, read_commit, topic_partition
 
 
 class TxnStage:
@@ -46,13 +46,7 @@ class TxnStage:
         group, name, *rest = words
         nobody = name == "-"
         client = self.client(group, name)
-        positions = [word for word in rest if "-" in word.split("=")[0]]
-        options = pairs([word for word in rest if word not in positions])
-        offsets = {}
-        for word in positions:
-            where, _, what = word.partition("=")
-            offset, _, metadata = what.partition(":")
-            offsets[topic_partition(where)] = CommittedOffset(int(offset), -1, repeated(metadata))
+        offsets, options = read_commit(rest)
         self.next_word, self.next_group = options.get("as", name), group
         event = TxnOffsetCommit(
             self.request("txn-commit", client),

@@ -28,6 +28,7 @@ from muster.long_work import AT_ONCE
 from muster.storage.records.batch import encode_batch, read_batches
 from tests.fakes.memory_files import MemoryFiles, damage_log
 from tests.support.kafka.door import Door, made, play
+from tests.support.transactions import keep_committed
 from tests.unit.kafka.test_kafka_log_records import fetch, produce
 from tests.unit.storage.logs import T0, batch, guard_for
 
@@ -87,15 +88,9 @@ async def committed(door: Door) -> list[bytes]:
     while offset < stable:
         (found,) = await fetch(door, 12, ("t", 0, offset), isolation_level=1)
         stable = found.last_stable_offset
-        aborted = {(each.producer_id, each.first_offset) for each in found.aborted_transactions}
-        for each in read_batches(found.records or b""):
-            if each.control:
-                dropped.discard(each.producer_id)
-            elif (each.producer_id, each.base_offset) in aborted:
-                dropped.add(each.producer_id)
-            if not each.control and each.producer_id not in dropped:
-                values += [record.value or b"" for record in each.records()]
-            offset = each.next_offset
+        aborted = ((each.producer_id, each.first_offset) for each in found.aborted_transactions)
+        kept, following = keep_committed(found.records or b"", aborted, dropped)
+        values, offset = values + kept, following or offset
     return values
 
 

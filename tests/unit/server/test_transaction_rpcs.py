@@ -22,13 +22,14 @@ from muster.coordinator.server.transactions.transaction_rpcs import (
 from muster.coordinator.transactions.effects import EndTxnReply, ListTransactionsReply
 from muster.coordinator.transactions.records import LAST_CLIENT_EPOCH, TransactionState, TransactionStored
 from muster.storage.errors import MalformedRequest, StorageError
-from muster.storage.records.batch import encode_batch, read_batches
+from muster.storage.records.batch import encode_batch
 from muster.storage.rpc.v1 import broker_service_pb2 as broker_pb
 from muster.storage.service.broker_service import BrokerService, is_transactional
 from tests.fakes.memory_files import MemoryFiles, damage_log
 from tests.support.group_service import group_service_context
 from tests.support.kafka.door import NODE_ID, Door, play
 from tests.support.transaction_rpcs import CALL, TransactionalEdge, produce_request
+from tests.support.transactions import keep_committed
 from tests.unit.storage.logs import T0, batch
 
 NODE = Settings(transaction_state_log_num_partitions=3)
@@ -40,15 +41,9 @@ def committed(door: Door, partition: int = 0) -> list[bytes]:
     values, offset, dropped, log = list[bytes](), 0, set[int](), door.broker.log("t", partition)
     while offset < log.last_stable_offset:
         found = log.fetch(offset, 1 << 20, committed=True)
-        aborted = {(each.producer_id, each.first_offset) for each in found.aborted}
-        for each in read_batches(found.records):
-            if each.control:
-                dropped.discard(each.producer_id)
-            elif (each.producer_id, each.base_offset) in aborted:
-                dropped.add(each.producer_id)
-            if not each.control and each.producer_id not in dropped:
-                values += [record.value or b"" for record in each.records()]
-            offset = each.next_offset
+        aborted = ((each.producer_id, each.first_offset) for each in found.aborted)
+        kept, following = keep_committed(found.records, aborted, dropped)
+        values, offset = values + kept, following or offset
     return values
 
 

@@ -37,7 +37,7 @@ from muster.coordinator.runtime.engine import EngineOptions
 from muster.coordinator.runtime.leased import LeasedEngine, WarmJob
 from muster.coordinator.runtime.ports import LogFailed
 from muster.coordinator.runtime.replay import replay_shard
-from muster.coordinator.runtime.shards import partition_for
+from muster.coordinator.runtime.shards import ReleasedAnswers, partition_for
 from muster.coordinator.runtime.stepper import FlushJob, LoadJob
 from tests.sim.checkers.replay import hard_shard
 from tests.sim.replication.groups.log import SimGroupLog
@@ -64,6 +64,15 @@ LONG_MS = 240_000
 INPUTS = 3
 """Partitions of the topic that workers read."""
 TOPICS = TopicsChanged({"work": 6, INPUT: INPUTS}, ids={"work": b"w" * 16, INPUT: b"i" * 16})
+
+
+def answer_plans(engine: LeasedEngine, released: ReleasedAnswers) -> None:
+    """Each plan that was asked for is made at once."""
+    for work in released.work:
+        assert isinstance(work.request, PlanRequest)
+        request = work.request
+        answer = Planned(request.group_id, request.epoch, compute_plan(request), "", request.snapshot)
+        engine.answer_work(work, answer)
 
 
 def limits_of(session_ms: int) -> Limits:
@@ -448,11 +457,7 @@ class SimGroups(DrivenEngine):
         released = self.engine.take_released()
         for request_id, reply in released.replies:
             self._answer(request_id, reply)
-        for work in released.work:
-            assert isinstance(work.request, PlanRequest)
-            request = work.request
-            answer = Planned(request.group_id, request.epoch, compute_plan(request), "", request.snapshot)
-            self.engine.answer_work(work, answer)
+        answer_plans(self.engine, released)
 
     def _answer(self, request_id: int, reply: Reply) -> None:
         found = self._asked.pop(request_id, None)

@@ -19,7 +19,6 @@ from rich.table import Table
 from rich.text import Text
 
 from muster.cli.common.commands import CommandError, raise_if_interrupted
-from muster.cli.common.output import console
 from muster.cli.demo.delivery_proof import (
     Place,
     ProofTable,
@@ -29,7 +28,7 @@ from muster.cli.demo.delivery_proof import (
     longest_gap_s,
     ownership_spans,
 )
-from muster.cli.demo.processes import DemoProcesses
+from muster.cli.demo.processes import DemoProcesses, DemoRun
 from muster.cli.groups.rebalance_story import move_line
 from muster.cli.nodes.cluster import fetch_elections
 from muster.client import Admin, Producer, RecordMetadata
@@ -218,13 +217,11 @@ NODE_SETTINGS: Final = {
 }
 
 
-class ClusterDemo:
+class ClusterDemo(DemoRun):
     """Runs one demo in `folder`. `run` may be called once."""
 
     def __init__(self, folder: Path) -> None:
-        self._folder = folder
-        self._out = console()
-        self._began = time.monotonic()
+        super().__init__(folder)
         self._addresses: dict[int, str] = {}
         self._read = ReportedReads()
         self._reports: dict[str, Path] = {}
@@ -434,6 +431,3 @@ class ClusterDemo:
         self._children.must_be_alive()
         for report in self._reports.values():
             self._read.follow(report)
-
-    def _say(self, text: str) -> None:
-        self._out.print(Text.assemble((f"{time.monotonic() - self._began:5.1f} s  ", "dim"), text), soft_wrap=True)

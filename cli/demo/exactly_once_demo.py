@@ -12,7 +12,7 @@ import signal
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -22,9 +22,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from muster.cli.common.commands import CommandError, raise_if_interrupted, stop_with_stdin
-from muster.cli.common.output import console
-from muster.cli.demo.processes import DemoProcesses
+from muster.cli.common.commands import CommandError, stop_with_stdin
+from muster.cli.demo.processes import DemoProcesses, DemoRun
 from muster.coordinator.observability.views.formatting import plural
 
 if TYPE_CHECKING:
@@ -262,13 +261,11 @@ def read_bills(address: str, isolation: "IsolationLevel") -> list[Bill]:
 # ---------
 
 
-class ExactlyOnceDemo:
+class ExactlyOnceDemo(DemoRun):
     """Runs one demo; `run` may be called once."""
 
     def __init__(self, folder: Path) -> None:
-        self._folder = folder
-        self._out = console()
-        self._began = time.monotonic()
+        super().__init__(folder)
         self._orders: dict[bytes, bytes] = {}
         self._diaries = {name: WorkerDiary(folder, name) for name in WORKERS}
 
@@ -395,15 +392,3 @@ class ExactlyOnceDemo:
     def _is_all_committed(self) -> bool:
         lags = [each for each in self._admin.group_lag(GROUP) if each.partition[0] == ORDERS]
         return len(lags) == PARTITIONS and not any(each.lag for each in lags)
-
-    def _until(self, holds: Callable[[], bool], what: str) -> None:
-        deadline = time.monotonic() + PATIENCE_S
-        while not holds():
-            raise_if_interrupted()
-            self._children.must_be_alive()
-            if time.monotonic() > deadline:
-                raise CommandError(f"not within {PATIENCE_S:g} s: {what}", "", "the logs say more (--keep)")
-            time.sleep(LOOK_S)
-
-    def _say(self, text: str) -> None:
-        self._out.print(Text(f"{time.monotonic() - self._began:6.1f}s  {text}"), soft_wrap=True)

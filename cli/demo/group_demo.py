@@ -29,9 +29,8 @@ from rich.table import Table
 from rich.text import Text
 
 from muster.cli.common.commands import CommandError, raise_if_interrupted
-from muster.cli.common.output import console
 from muster.cli.demo.delivery_proof import DeliveryProof, ProducedLines, ProofTable, checksum
-from muster.cli.demo.processes import DemoProcesses
+from muster.cli.demo.processes import DemoProcesses, DemoRun
 from muster.cli.groups.rebalance_story import fetch_rebalances, print_story
 from muster.cli.records.produce import LineSource, SourceLine
 from muster.client import Admin, Consumer, Producer, RecordMetadata
@@ -193,7 +192,6 @@ PRODUCE_AT_MOST_S = 20.0
 """A slow machine takes fewer lines of the standard library, and says so; the demo ends within a minute everywhere."""
 
 STALLED_S = 30.0
-INDENT = 9
 """Columns that the time takes."""
 
 SESSION_MS = 3_000
@@ -216,14 +214,12 @@ class DemoPlan(NamedTuple):
     seconds: float
 
 
-class GroupDemo:
+class GroupDemo(DemoRun):
     """Runs one demo in `folder`. `run` may be called once."""
 
     def __init__(self, plan: DemoPlan, folder: Path) -> None:
+        super().__init__(folder)
         self._plan = plan
-        self._folder = folder
-        self._out = console()
-        self._began = time.monotonic()
         self._workers: list[str] = []
         self._reports: list[Path] = []
         self._group: GroupDescription | None = None
@@ -249,13 +245,6 @@ class GroupDemo:
         self._out.print()
         show_proof(self._out, proof, lag, killed)
         return proof.complete and proof.altered == 0
-
-    def _say(self, text: str) -> None:
-        said = Text(text)
-        lines = said.wrap(self._out, self._out.width - INDENT) if self._out.is_terminal else [said]
-        for at, line in enumerate(lines):
-            since = f"{time.monotonic() - self._began:5.1f} s  " if at == 0 else " " * INDENT
-            self._out.print(Text.assemble((since, "dim"), line), soft_wrap=True)
 
     def _start_node(self) -> str:
         settings = [part for key, value in NODE_SETTINGS.items() for part in ("--set", f"{key}={value}")]

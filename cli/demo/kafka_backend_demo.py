@@ -3,7 +3,7 @@
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,9 +16,8 @@ from rich.console import Console
 from rich.text import Text
 
 from muster.cli.common.commands import CommandError
-from muster.cli.common.output import console
 from muster.cli.demo.delivery_proof import ProofTable
-from muster.cli.demo.processes import DemoProcesses
+from muster.cli.demo.processes import DemoProcesses, DemoRun
 from muster.cli.groups.rebalance_story import move_line
 from muster.client import Admin
 from muster.client.described import GroupDescription
@@ -33,7 +32,6 @@ ASSIGNOR: Final = "lag"
 LEASE_MS: Final = 6_000
 """The least that brokers take unless they are told otherwise."""
 STALLED_S: Final = 60.0
-LOOK_S: Final = 0.1
 MOST_PORTS: Final = 1_000
 
 
@@ -94,15 +92,14 @@ class Readers:
         consumer.close()
 
 
-class KafkaBackendDemo:
+class KafkaBackendDemo(DemoRun):
     """Runs one demo; `run` may be called once. engine: kafka://HOST:PORT,..."""
 
     def __init__(self, folder: Path, engine: str) -> None:
-        self._folder, self._engine = folder, engine
+        super().__init__(folder)
+        self._engine = engine
         self._servers = engine.removeprefix("kafka://")
         self._name = f"muster-demo-{token_hex(4)}"
-        self._out = console()
-        self._began = time.monotonic()
 
     def run(self) -> bool:
         """Whether all that is promised was kept. Processes and topics of the demo are gone when it returns."""
@@ -239,16 +236,6 @@ class KafkaBackendDemo:
     def _owned_by(self, admin: Admin, address: str) -> bool:
         found = self._group(admin)
         return found is not None and found.coordinator == address and bool(found.members)
-
-    def _until(self, holds: Callable[[], bool], what: str) -> None:
-        deadline = time.monotonic() + STALLED_S
-        while not holds():
-            if time.monotonic() > deadline:
-                raise CommandError(f"not within {STALLED_S:g} s: {what}", "", "the nodes' logs say more (--keep)")
-            time.sleep(LOOK_S)
-
-    def _say(self, text: str) -> None:
-        self._out.print(Text(f"{time.monotonic() - self._began:6.1f}s  {text}"), soft_wrap=True)
 
 
 @contextmanager

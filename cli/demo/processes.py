@@ -1,4 +1,5 @@
-"""The demo's processes: started apart from the terminal's Ctrl-C, stopped in order, gone in every case.
+"""What all demos share: how a run tells what happens, and its processes. These are started apart from the terminal's
+Ctrl-C, stopped in order, and gone in every case.
 
 A child's standard input is a pipe that the parent never writes to. When the parent dies, however it dies, the pipe
 closes and the child ends by itself.
@@ -16,14 +17,24 @@ from pathlib import Path
 from types import TracebackType
 from typing import NamedTuple, Self
 
-from muster.cli.common.commands import CommandError
+from rich.text import Text
+
+from muster.cli.common.commands import CommandError, raise_if_interrupted
 from muster.cli.common.options import ENVIRONMENT
+from muster.cli.common.output import console
 
 GRACE_S = 5.0
 START_S = 30.0
 LAST_LINES = 5
 NODE = "node"
 """What the names of nodes begin with: they are stopped last."""
+
+
+LOOK_S = 0.05
+PATIENCE_S = 60.0
+"""How long a demo waits for what it expects."""
+INDENT = 9
+"""The width of the seconds before each line."""
 
 
 class DemoNode(NamedTuple):
@@ -125,6 +136,35 @@ class DemoProcesses:
     def _stop_everyone(self) -> None:
         self.stop([name for name in self._running if not name.startswith(NODE)])
         self.stop(list(self._running))
+
+
+class DemoRun:
+    """One run of a demo: what happens is told with the seconds since it began. Once its processes are there they are
+    `_children`."""
+
+    _children: DemoProcesses
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._out = console()
+        self._began = time.monotonic()
+
+    def _say(self, text: str) -> None:
+        said = Text(text)
+        lines = said.wrap(self._out, self._out.width - INDENT) if self._out.is_terminal else [said]
+        for at, line in enumerate(lines):
+            since = f"{time.monotonic() - self._began:5.1f} s  " if at == 0 else " " * INDENT
+            self._out.print(Text.assemble((since, "dim"), line), soft_wrap=True)
+
+    def _until(self, holds: Callable[[], bool], what: str) -> None:
+        """Look again and again until it holds. Raises CommandError when that takes too long, or a process ended."""
+        deadline = time.monotonic() + PATIENCE_S
+        while not holds():
+            raise_if_interrupted()
+            self._children.must_be_alive()
+            if time.monotonic() > deadline:
+                raise CommandError(f"not within {PATIENCE_S:g} s: {what}", "", "the logs say more (--keep)")
+            time.sleep(LOOK_S)
 
 
 def without_ctrl_c(work: Callable[[], None]) -> None:

@@ -13,10 +13,9 @@ from typing import Any
 from rich.text import Text
 
 from muster.cli.common.commands import CommandError, raise_if_interrupted
-from muster.cli.common.output import console
 from muster.cli.demo import group_demo
 from muster.cli.demo.group_demo import NODE_SETTINGS, fill
-from muster.cli.demo.processes import DemoProcesses
+from muster.cli.demo.processes import DemoProcesses, DemoRun
 from muster.cli.records.produce import LineSource, SourceLine
 from muster.client import Admin, Consumer, Message, TopicPartition
 from muster.coordinator.observability.views.formatting import plural
@@ -37,15 +36,13 @@ READ_PATIENCE_S = 30.0
 WORD = re.compile(rb"[A-Za-z0-9_]+")
 
 
-class SparkDemo:
+class SparkDemo(DemoRun):
     """Runs one demo in `folder`. `run` may be called once."""
 
     def __init__(self, source: LineSource, partitions: int, folder: Path) -> None:
+        super().__init__(folder)
         self._source = source
         self._partitions = partitions
-        self._folder = folder
-        self._out = console()
-        self._began = time.monotonic()
 
     def run(self) -> bool:
         """Whether the stream's counts are exactly those of a count without Spark, each written once."""
@@ -65,9 +62,6 @@ class SparkDemo:
         for line in word_count_verdict(proof, killed, failed):
             self._out.print(line, soft_wrap=True)
         return proof.good
-
-    def _say(self, text: str) -> None:
-        self._out.print(Text.assemble((f"{time.monotonic() - self._began:5.1f} s  ", "dim"), text), soft_wrap=True)
 
     def _fill(self, address: str) -> int:
         with Admin({"bootstrap.servers": address}) as admin:

@@ -12,7 +12,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -22,9 +22,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from muster.cli.common.commands import CommandError, stop_with_stdin
-from muster.cli.common.output import console
-from muster.cli.demo.processes import DemoProcesses
+from muster.cli.common.commands import stop_with_stdin
+from muster.cli.demo.processes import DemoProcesses, DemoRun
 from muster.coordinator.java_runtime import JavaNotFound
 from muster.workshop.bench.kafka_peer import JarsUnavailable, running_broker
 
@@ -86,13 +85,11 @@ def demo_watch_worker(bootstrap: str, name: str) -> None:
 # ---------
 
 
-class WatchDemo:
+class WatchDemo(DemoRun):
     """Runs one demo; `run` may be called once."""
 
     def __init__(self, folder: Path) -> None:
-        self._folder = folder
-        self._out = console()
-        self._began = time.monotonic()
+        super().__init__(folder)
 
     def run(self) -> bool:
         """Whether Muster told what had happened."""
@@ -124,6 +121,7 @@ class WatchDemo:
 
     def _play(self, address: str) -> bool:
         with DemoProcesses(self._folder) as children, written(address):
+            self._children = children
             self._say(f"Kafka 4.1.1 answers at {address}; the topic {TOPIC} has {PARTITIONS} partitions")
             look = GroupLook(address)
 
@@ -131,19 +129,19 @@ class WatchDemo:
                 return children.start(name, ["demo-watch-worker", "--bootstrap", address, "--name", name])
 
             workers = {f"worker-{number}": start(f"worker-{number}") for number in (1, 2, 3)}
-            self._until(lambda: look.members() == sorted(workers), "three workers share the partitions", children)
+            self._until(lambda: look.members() == sorted(workers), "three workers share the partitions")
             self._say(f"{len(workers)} confluent-kafka workers are in the group {GROUP}")
             time.sleep(3)  # commits, by which the group's history tells how often each worker commits
             children.kill(KILLED)
             self._say(f"SIGKILL to {KILLED}; its session ends after {SESSION_MS // 1000} s")
-            self._until(lambda: KILLED not in look.members(), f"{KILLED} is out", children)
+            self._until(lambda: KILLED not in look.members(), f"{KILLED} is out")
             time.sleep(4)
             workers[SLOW].send_signal(signal.SIGUSR1)
             self._say(f"{SLOW} takes {STALLS_S:.0f} s for one record; max.poll.interval.ms is {POLL_MS // 1000} s")
-            self._until(lambda: SLOW not in look.members(), f"{SLOW} is out", children)
-            self._until(lambda: SLOW in look.members(), f"{SLOW} is back", children)
+            self._until(lambda: SLOW not in look.members(), f"{SLOW} is out")
+            self._until(lambda: SLOW in look.members(), f"{SLOW} is back")
             start(NEW)
-            self._until(lambda: NEW in look.members(), f"{NEW} is in", children)
+            self._until(lambda: NEW in look.members(), f"{NEW} is in")
             self._say(f"{SLOW} was put out and came back; {NEW} joined")
             time.sleep(2)
             return self._tell(["--kafka", address])
@@ -158,17 +156,6 @@ class WatchDemo:
         proof = compare_with_truth(json.loads(told or b"{}").get("rebalances", []))
         show_watch_proof(self._out, proof)
         return all(each.right for each in proof)
-
-    def _until(self, holds: Callable[[], bool], what: str, children: DemoProcesses) -> None:
-        deadline = time.monotonic() + PATIENCE_S
-        while not holds():
-            children.must_be_alive()
-            if time.monotonic() > deadline:
-                raise CommandError(f"not within {PATIENCE_S:g} s: {what}", "", "the logs say more (--keep)")
-            time.sleep(LOOK_S)
-
-    def _say(self, text: str) -> None:
-        self._out.print(Text(f"{time.monotonic() - self._began:6.1f}s  {text}"), soft_wrap=True)
 
 
 class GroupLook:

@@ -17,7 +17,7 @@ from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeVar
 
 from muster.coordinator.config import load_settings
 from muster.coordinator.kafka.codec.codec import Frame, struct
@@ -144,6 +144,7 @@ COMPARED_SETTINGS: Final = {
 }
 
 Load = Callable[[float], Awaitable[int]]
+Sender = TypeVar("Sender")
 """Heartbeats for so many seconds; how many."""
 
 
@@ -183,24 +184,24 @@ async def interleave_servers(
     return costs
 
 
-async def make_grpc_load(server: ServerProcess) -> Load:
-    members = (await join_target(server)).members[:COMPARED_MEMBERS]
+def make_load(members: Sequence[Sender], send: Callable[[Sender, Stopwatch, float], Awaitable[int]]) -> Load:
+    """All members send for so many seconds, side by side."""
 
     async def load(seconds: float) -> int:
         watch = Stopwatch()
-        return sum(await asyncio.gather(*(send_heartbeats(member, watch, seconds) for member in members)))
+        return sum(await asyncio.gather(*(send(member, watch, seconds) for member in members)))
 
     return load
+
+
+async def make_grpc_load(server: ServerProcess) -> Load:
+    members = (await join_target(server)).members[:COMPARED_MEMBERS]
+    return make_load(members, send_heartbeats)
 
 
 async def make_kafka_load(server: ServerProcess) -> Load:
     members = await join_together(kafka_address(server), [f"kafka-{number}" for number in range(COMPARED_MEMBERS)])
-
-    async def load(seconds: float) -> int:
-        watch = Stopwatch()
-        return sum(await asyncio.gather(*(send_steady_heartbeats(member, watch, seconds) for member in members)))
-
-    return load
+    return make_load(members, send_steady_heartbeats)
 
 
 async def send_steady_heartbeats(
@@ -254,12 +255,7 @@ async def make_tls_load(encrypted: ServerProcess, authority: Path, server: Serve
         for number in range(COMPARED_MEMBERS)
     ]
     await asyncio.gather(*(member.join() for member in members))
-
-    async def load(seconds: float) -> int:
-        watch = Stopwatch()
-        return sum(await asyncio.gather(*(send_steady_heartbeats(member, watch, seconds) for member in members)))
-
-    return load
+    return make_load(members, send_steady_heartbeats)
 
 
 # With and without access control
@@ -342,12 +338,7 @@ def make_acl(kind: ResourceType, name: str, principal: str) -> Acl:
 
 async def make_secured_grpc_load(server: ServerProcess, token: str) -> Load:
     members = (await join_target(server, token)).members[:COMPARED_MEMBERS]
-
-    async def load(seconds: float) -> int:
-        watch = Stopwatch()
-        return sum(await asyncio.gather(*(send_heartbeats(member, watch, seconds) for member in members)))
-
-    return load
+    return make_load(members, send_heartbeats)
 
 
 async def make_secured_kafka_load(server: ServerProcess, password: str, said: Callable[[KafkaMember], bytes]) -> Load:
@@ -358,12 +349,7 @@ async def make_secured_kafka_load(server: ServerProcess, password: str, said: Ca
     await asyncio.gather(*(member.join() for member in members))
     for member in members:
         await member.committed(TOPIC, PARTITIONS)
-
-    async def load(seconds: float) -> int:
-        watch = Stopwatch()
-        return sum(await asyncio.gather(*(send_steady_heartbeats(member, watch, seconds, said) for member in members)))
-
-    return load
+    return make_load(members, partial(send_steady_heartbeats, said=said))
 
 
 def send_heartbeat(member: KafkaMember) -> bytes:

@@ -28,7 +28,7 @@ from muster.coordinator.observability.views.controls import balance_words, fence
 from muster.coordinator.observability.views.formatting import duration, listed, plural
 from muster.coordinator.observability.views.groups import hidden_words, idle_words, watched_words
 from muster.coordinator.observability.views.incidents import find_incidents, latest_incidents
-from muster.coordinator.observability.views.ledger import ShadowRow, compare_shadows, is_rebalance
+from muster.coordinator.observability.views.ledger import ShadowRow, compare_shadows, is_rebalance, took_ms
 from muster.coordinator.observability.views.member_names import Names, names_of
 from muster.coordinator.rpc.v1.ledger_pb2 import Rebalance
 from muster.coordinator.web.pages.assignment_map import AssignmentMap, assignment_map, unowned_words
@@ -40,7 +40,6 @@ from muster.coordinator.web.pages.rebalance_view import (
     RebalanceView,
     incident_timeline,
     incident_view,
-    rebalance_duration_ms,
     rebalance_view,
 )
 
@@ -239,7 +238,7 @@ def make_group_view(
     nobody = [each for each in holdings if each.owner not in present]
     moved = last_with_moves(history)
     shown = history[:MOST_REBALANCES]
-    longest = max(map(rebalance_duration_ms, shown), default=0)
+    longest = max(map(took_ms, shown), default=0)
     views = {entry.number: rebalance_view(entry, names, longest) for entry in (*shown, *([moved] if moved else []))}
     incidents = find_incidents(history, names, facts.stalls, facts.moves)
     busy = group.state in BUSY

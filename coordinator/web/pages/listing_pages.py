@@ -14,6 +14,7 @@ from starlette.routing import Route
 from muster.coordinator.edge.large_answers import SharedAnswers
 from muster.coordinator.observability.history.group_history import PartitionRates
 from muster.coordinator.observability.read_model.groups import GroupListing
+from muster.coordinator.observability.views.ledger import took_ms
 from muster.coordinator.observability.views.member_names import names_of
 from muster.coordinator.observability.views.sentences import CAUSES, cause_name
 from muster.coordinator.rpc.v1.ledger_pb2 import Rebalance
@@ -41,7 +42,7 @@ from muster.coordinator.web.pages.position_view import (
     row_page,
     written_to,
 )
-from muster.coordinator.web.pages.rebalance_view import rebalance_duration_ms, rebalance_view
+from muster.coordinator.web.pages.rebalance_view import rebalance_view
 from muster.coordinator.web.pages.rendering import PageRenderer
 from muster.long_work import iterate_in_turns, run_in_answer_thread
 
@@ -163,7 +164,7 @@ class ListingPages:
         shown = entries[:SHOWN_ENTRIES]
 
         def make() -> Mapping[str, Any]:
-            longest = max(map(rebalance_duration_ms, shown), default=0)
+            longest = max(map(took_ms, shown), default=0)
             views = [rebalance_view(entry, names_of([entry]), longest) for entry in shown]
             return around | {
                 "title": "Ledger",

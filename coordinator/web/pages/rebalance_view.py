@@ -18,6 +18,7 @@ from muster.coordinator.observability.views.ledger import (
     is_rebalance,
     is_watched,
     surely_unowned_seconds,
+    took_ms,
     took_words,
     unowned_words,
 )
@@ -157,11 +158,6 @@ def rebalance_address(group: str, number: int) -> str:
     return f"/groups/{segment_of(group)}/rebalances/{number}"
 
 
-def rebalance_duration_ms(entry: Rebalance) -> int:
-    """The phases' sum, which goes on after the plan until every member has its share; else the entry's own ends."""
-    return sum(phase.duration_ms for phase in entry.phases) or max(0, entry.ended_at_ms - entry.started_at_ms)
-
-
 def rebalance_view(entry: Rebalance, names: Names, longest_ms: int, most_lines: int = MOST_LINES) -> RebalanceView:
     cause = cause_name(entry)
     lines, more = move_lines(entry.moves, names, most_lines, "not known" if is_watched(entry) else STILL_UNOWNED)
@@ -192,7 +188,7 @@ def rebalance_view(entry: Rebalance, names: Names, longest_ms: int, most_lines: 
         outcome=outcome_name(entry).lower().replace("_", " "),
         assignor=entry.protocol_name,
         phases=phase_views,
-        picture=draw_phases(bars, max(longest_ms, rebalance_duration_ms(entry))),
+        picture=draw_phases(bars, max(longest_ms, took_ms(entry))),
         waited_for=waited_for,
         waited=waited,
         waits_known=not is_watched(entry)

@@ -113,6 +113,7 @@ async def answered_while_reading(
 ) -> list[tuple[int, set[str]]]:
     """After each partition: how many have been read, and the groups of shards that answer."""
     seen: list[tuple[int, set[str]]] = []
+    all_noted = asyncio.Event()
     node = CoordinatorNode(settings)
     read_whole = SegmentsWatchBackend._read_whole
 
@@ -123,12 +124,15 @@ async def answered_while_reading(
         cores = [node.engine.core(shard) for shard in range(node.engine.shards)]
         answering = [core for core in cores if isinstance(core, WatchedShard) and not core.excuse]
         seen.append((len(backend._facts.partitions), {group for core in answering for group in core.state.groups}))
+        if len(seen) == len(groups):
+            all_noted.set()
 
     monkeypatch.setattr(SegmentsWatchBackend, "_read_whole", noted)
     await node.start()
     try:
         async with asyncio.timeout(PATIENCE_S):
             assert (await until_known_groups(node)) == groups
+            await all_noted.wait()  # the last partition may be answered for before it is noted
     finally:
         await node.stop()
     return seen

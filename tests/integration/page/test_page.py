@@ -216,6 +216,43 @@ def test_ten_thousand_partitions_are_looked_at_without_a_stumble(chromium: Any) 
     assert watched.wrong == []
 
 
+def test_the_legend_of_lag_tells_the_last_figures_where_no_pointer_is(chromium: Any) -> None:
+    with listening(make_app(StandInNode(members=10, partitions=100, groups=3))) as url:
+        watched = Watched(chromium, url, viewport={"width": 1280, "height": 900})
+        page = watched.open(f"/groups/{LARGE}")
+        page.locator(".chart canvas").wait_for()
+
+        def told() -> list[str]:
+            return [each.inner_text() for each in page.locator(".chart .u-legend .u-value").all()]
+
+        last = told()
+        assert last
+        assert not {"", "--", "–"} & {*last}, last
+        page.locator(".chart").scroll_into_view_if_needed()
+        plot = page.locator(".chart .u-over").bounding_box()
+        page.mouse.move(plot["x"] + 5, plot["y"] + 20)
+        assert told() != last  # the first figures, of another time
+        page.mouse.move(5, 5)
+        assert told() == last
+        watched.context.close()
+    assert watched.wrong == []
+
+
+@pytest.mark.parametrize("width", [1280, 820, 390])
+def test_an_address_of_a_member_stands_in_one_line(chromium: Any, seeded: Seeded, width: int) -> None:
+    watched = Watched(chromium, seeded.url, viewport={"width": width, "height": 900})
+    page = watched.open("/groups/billing")
+    hosts = page.locator("td.host").all()
+    assert len(hosts) == 2
+    for host in hosts:
+        assert "127.0.0.1" in host.inner_text()
+        lines = host.evaluate("""(cell) => {
+            const range = document.createRange(); range.selectNodeContents(cell);
+            return new Set([...range.getClientRects()].map((each) => Math.round(each.top))).size; }""")
+        assert lines == 1
+    watched.context.close()
+
+
 def test_without_a_script_everything_but_liveness_is_there(chromium: Any, seeded: Seeded) -> None:
     watched = Watched(chromium, seeded.url, java_script_enabled=False)
     page = watched.open("/groups/billing")

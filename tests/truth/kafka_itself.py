@@ -185,12 +185,24 @@ class KafkaItself:
                 each.launch()
             for each in self._brokers:
                 each.wait_open()
+            self.admin = admin_of(self._brokers)
+            self._wait_known()
         except BaseException:
             self._kill()
             raise
         self.kafka_address = self.topics_at = addresses_of(self._brokers)
-        self.admin = admin_of(self._brokers)
         self.feeder = Feeder(self.kafka_address)
+
+    def _wait_known(self) -> None:
+        """A broker takes connections before the others know it, on a busy machine a minute before."""
+        deadline = time.monotonic() + PATIENCE_S
+        known = 0
+        while known < len(self._brokers):
+            with contextlib.suppress(KafkaException):
+                known = len(self.admin.list_topics(timeout=ANSWER_S).brokers)
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"{known} of {len(self._brokers)} brokers are known after {PATIENCE_S:g} s")
+            time.sleep(AGAIN_S)
 
     @staticmethod
     def _random_id(classpath: str) -> str:

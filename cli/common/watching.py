@@ -69,7 +69,7 @@ def add_watching_options(function: Function, *, told_early: bool) -> Function:
         group = given.get("group")
         with logs_as_files(broker_logs) as logs:
             settings = watching_settings(kafka, segments, since, logs)
-            settings |= {"watch.group": group} if group else {}
+            settings |= {"watch.group": group} if group and fits_a_line(group) else {}  # else all partitions are read
             with watching_node(settings) as address:
                 given |= {"bootstrap": address, "overrides": {}}
                 if told_early:
@@ -119,6 +119,15 @@ def watching_settings(
     return settings
 
 
+def fits_a_line(value: str) -> bool:
+    """Whether a properties file can say this: it has neither escapes nor continued lines.
+
+    >>> fits_a_line("orders"), fits_a_line("a\\nb"), fits_a_line(" a")
+    (True, False, False)
+    """
+    return value.splitlines() == [value] and value == value.strip() and "\\" not in value
+
+
 # A child that watches
 # --------------------
 
@@ -126,6 +135,13 @@ def watching_settings(
 @contextmanager
 def watching_node(settings: Mapping[str, str]) -> Iterator[str]:
     """A node on loopback that ends with this process. Its HOST:PORT. Raises CommandError with what it said."""
+    for name, value in settings.items():
+        if value and not fits_a_line(value):
+            raise CommandError(
+                f"the value of {name} has a line break, a backslash, or a space at an end",
+                "expected one line of plain text",
+                code=Exit.USAGE,
+            )
     lines = {**settings, "listeners": "127.0.0.1:0", "http.listeners": "", "logging.level": "error"}
     with tempfile.NamedTemporaryFile("w", suffix=".properties") as file:  # which only this user can read
         file.writelines(f"{name}={value}\n" for name, value in lines.items())

@@ -88,6 +88,29 @@ class LoopSlice:
         self._first = False
 
 
+PIECE_S = 0.002
+"""What is read a piece at a time takes about so long for one."""
+
+
+class PieceSize:
+    """How many bytes of what is read are taken in one piece: as many as the last one tells that there is time for.
+
+    >>> size = PieceSize(1_000, 4_000)
+    >>> size.note(1_000, PIECE_S / 10), size.bytes      # it took little: twice as many next time, up to the most
+    (None, 2000)
+    >>> size.note(2_000, 2 * PIECE_S), size.bytes
+    (None, 1000)
+    """
+
+    def __init__(self, least: int = 4 << 10, most: int = 64 << 10) -> None:
+        self._least, self._most = least, most
+        self.bytes = least
+
+    def note(self, size: int, took_s: float) -> None:
+        fits = self._most if took_s <= 0 else int(size * PIECE_S / took_s)
+        self.bytes = max(self._least, min(self._most, 2 * self.bytes, fits))
+
+
 async def iterate_in_turns(items: Iterable[Item]) -> AsyncIterator[Item]:
     """The same items; whoever else waits for the loop has his turn in between, unless they are few."""
     breath = LoopSlice()

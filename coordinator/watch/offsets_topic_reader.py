@@ -8,8 +8,9 @@ a leader lost records) is read again from its begin.
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
+from time import perf_counter
 from typing import Any, Final, NamedTuple, Protocol
 
 from muster.coordinator.edge.background_tasks import RestartedTask
@@ -24,6 +25,7 @@ from muster.coordinator.kafka_backend.upstream.record_requests import (
 from muster.coordinator.kafka_backend.upstream.upstream_client import NO_LEADER, TopicMetadata, Upstream
 from muster.coordinator.watch.fetch_session import TopicFetchSession
 from muster.coordinator.watch.watched_partition import WatchedPartition
+from muster.long_work import PieceSize
 
 OFFSETS_TOPIC: Final = "__consumer_offsets"
 
@@ -39,9 +41,6 @@ CALM_IDLE_S: Final = 5.0
 
 MUCH_BYTES: Final = 256 << 10
 """Of one partition in an answer: then it is asked again at once."""
-
-SLICE_BYTES: Final = 64 << 10
-"""Of batches that are taken in one piece, some 2 ms: the loop has others to serve."""
 
 PAUSE_S: Final = 0.5
 """After an answer that brought nothing but trouble."""
@@ -125,6 +124,8 @@ class WatchedPosition:
     read_bytes: int = 0
     size_bytes: int = 0
     trouble: str = ""
+    piece: PieceSize = field(default_factory=PieceSize)
+    """Of batches that are taken at once: the loop has others to serve, and a record of very many members takes long."""
 
     @property
     def progress(self) -> ReadingProgress:
@@ -344,12 +345,13 @@ class OffsetsTopicReader:
 
     async def _take_batches(self, partition: int, data: memoryview) -> None:
         """So many bytes at a time that the loop has turns in between. Half a batch at the end is fetched again."""
-        position, at, size = self._positions[partition], 0, SLICE_BYTES
+        position, at = self._positions[partition], 0
+        size = position.piece.bytes
         while at < len(data):
             taken = self._take_slice(position, data[at : at + size])
             if not taken and at + size >= len(data):
                 return
-            at, size = at + taken, SLICE_BYTES if taken else 4 * size
+            at, size = at + taken, position.piece.bytes if taken else 4 * size
             self._listener.took_batches(partition)
             self._tell_progress(partition)
             await asyncio.sleep(0)
@@ -358,6 +360,7 @@ class OffsetsTopicReader:
 
     def _take_slice(self, position: WatchedPosition, data: memoryview) -> int:
         """How many bytes of it were whole batches."""
+        began_s = perf_counter()
         try:
             taken = position.watched.take_batches(data)
         except Exception:
@@ -365,6 +368,8 @@ class OffsetsTopicReader:
             raise
         position.next = max(position.watched.next_offset, position.next)
         position.read_bytes += taken
+        if taken:
+            position.piece.note(taken, perf_counter() - began_s)
         return taken
 
     def _tell_progress(self, partition: int) -> None:

@@ -1,12 +1,15 @@
 """Copies of a broker's `__consumer_offsets` segments, read in their order without a broker: a post-mortem's input."""
 
 import re
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
+from time import perf_counter
 
 from muster.coordinator.watch.watched_partition import WatchedPartition
+from muster.long_work import PieceSize
 from muster.storage.records.batch import HEADER_SIZE, LENGTH_OVERHEAD
 
 FOLDER = re.compile(r"^__consumer_offsets-(\d+)$")
@@ -73,19 +76,28 @@ def first_offset(file: Path) -> int:
         return int.from_bytes(opened.read(8), "big", signed=True)
 
 
-def read_segment(segment: SegmentFile, into: WatchedPartition) -> Iterator[int]:
-    """Feed one file's batches; yields how many bytes have been read since. It ends where a batch is cut off."""
+def read_segment(segment: SegmentFile, into: WatchedPartition, piece: PieceSize | None = None) -> Iterator[int]:
+    """Feed one file's batches; yields how many bytes have been taken since. It ends where a batch is cut off.
+
+    piece: how many are taken at once, where others have to have their turns in between."""
     with segment.path.open("rb") as file:
         left, held, missing = segment.size, b"", 0
         while missing <= min(left, MAX_BATCH_BYTES) and (chunk := file.read(max(missing, CHUNK_BYTES))):
             left = max(0, left - len(chunk))
             held += chunk
-            held = held[into.take_batches(held) :]
-            yield len(chunk)
+            at, began_s = 0, perf_counter()
+            while taken := into.take_batches(memoryview(held)[at:], sys.maxsize if piece is None else piece.bytes):
+                if piece is not None:
+                    piece.note(taken, perf_counter() - began_s)
+                at += taken
+                yield taken
+                began_s = perf_counter()
+            held = held[at:]
             end = batch_end(held, 0)
             if end is None and len(held) >= HEADER_SIZE:
                 break  # from here on nothing was written
             missing = max(0, (end or 0) - len(held))
+    yield len(held)
     if any(held):
         into.skip("half a batch, or one that claims more bytes than its segment has, and the rest of that segment")
 

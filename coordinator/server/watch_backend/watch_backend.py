@@ -70,6 +70,7 @@ from muster.coordinator.watch.segment_workers import (
 from muster.coordinator.watch.watched_commits import WatchedCommits
 from muster.coordinator.watch.watched_partition import MOST_FACTS, WatchedFacts, WatchedPartition
 from muster.coordinator.zookeeper.group_observer import ReportGroup
+from muster.long_work import PieceSize
 from muster.storage.broker.broker import Broker
 from muster.storage.service.broker_service import BrokerService
 from muster.storage.types import TopicPartition
@@ -794,9 +795,9 @@ class SegmentsWatchBackend(WatchBackend):
 
     async def _read_alone(self, segments: list[SegmentFile]) -> None:
         for partition, of_partition in groupby(segments, key=lambda each: each.partition):
-            watched = self._facts.made_partition(partition)
+            watched, piece = self._facts.made_partition(partition), PieceSize()
             for segment in of_partition:
-                for read in read_segment(segment, watched):
+                for read in read_segment(segment, watched, piece):
                     self._facts.pass_facts(partition, self._shard_of(partition))
                     self._progress(read)
                     await asyncio.sleep(0)

@@ -6,7 +6,9 @@ ended.
 """
 
 import asyncio
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 from itertools import count
 from typing import Final, NamedTuple
 
@@ -16,7 +18,7 @@ from muster.coordinator.core.model.records import OffsetDeleted, OffsetsStored, 
 from muster.coordinator.core.model.types import StoredOffset
 from muster.coordinator.kafka_backend.shard_ownership import events_and_effects as ef
 from muster.coordinator.kafka_backend.shard_ownership import events_and_effects as ev
-from muster.coordinator.kafka_backend.shard_ownership.events_and_effects import TransactionEnded, TransactionPending
+from muster.coordinator.kafka_backend.shard_ownership.events_and_effects import TransactionPending
 from muster.coordinator.kafka_backend.shard_ownership.shard_log import MeasuredRecords, ShardRecord, TransactionalClient
 from muster.coordinator.kafka_backend.state_log import StateLog, encode_batches
 from muster.coordinator.kafka_backend.state_log_io import LogOwner, decode_batches
@@ -27,7 +29,7 @@ from muster.coordinator.kafka_backend.upstream.upstream_client import NO_LEADER,
 from muster.coordinator.runtime.kafka_records import PlainOffsets, decode_group, encode
 from muster.coordinator.runtime.ports import Entry, KeyValue
 from muster.coordinator.runtime.record_fields import MalformedRecord
-from muster.long_work import work_through
+from muster.long_work import AT_ONCE, work_through
 from muster.storage.errors import StorageError
 
 # Between records and the core's events
@@ -70,10 +72,6 @@ def pending_events(effect: TransactionPending) -> Iterator[TxnOffsetsWritten]:
         offsets[topic, partition] = value
     if offsets:
         yield TxnOffsetsWritten(effect.producer_id, UNKNOWN_EPOCH, group_id, offsets, at)
-
-
-def ended_event(effect: TransactionEnded) -> TxnMarkerRead:
-    return TxnMarkerRead(*effect.producer, effect.committed, split_keys(effect.records), effect.offset)
 
 
 def decode_plain_offset(record: ShardRecord, plain: PlainOffsets) -> tuple[str, str, int, StoredOffset] | None:
@@ -253,6 +251,8 @@ class ClientTransactions:
         self._wall_ms = wall_ms
         self._tokens = count(1)
         self._waiting: dict[int, ClientWriteInFlight] = {}
+        self._ended: dict[int, deque[ef.TransactionEnded]] = {}
+        """By shard: markers of which the core is to be told once their positions have been read."""
         self.following = TransactionFollower(owner, upstream, topic)
 
     async def append(
@@ -277,6 +277,7 @@ class ClientTransactions:
     def gone(self, shard: int) -> None:
         """The shard is served no more: who waits is told to look for its coordinator anew."""
         self.following.gone(shard)
+        self._ended.pop(shard, None)
         for token, each in list(self._waiting.items()):
             if each.shard == shard:
                 self._over(token, NOT_COORDINATOR)
@@ -334,7 +335,27 @@ class ClientTransactions:
             self._owner.submit(effect.shard, event)
 
     def ended(self, effect: ef.TransactionEnded) -> None:
-        event = ended_event(effect)
-        self._owner.submit(effect.shard, event)
-        if event.counts and self._log.on_positions is not None:
-            self._log.on_positions(effect.shard, {group for group, _, _ in event.counts})
+        """Tell the core, one marker of a shard after the other. The positions of many are read beside the loop."""
+        if effect.shard not in self._ended and len(effect.records) <= AT_ONCE:
+            self._tell_ended(effect, split_keys(effect.records))
+            return
+        ended = self._ended.setdefault(effect.shard, deque())
+        ended.append(effect)
+        if len(ended) == 1:
+            self._owner.start_task(self._tell_many_ended(effect.shard, ended))
+
+    async def _tell_many_ended(self, shard: int, ended: deque[ef.TransactionEnded]) -> None:
+        try:
+            while ended:
+                keys = await work_through(partial(split_keys, ended[0].records), len(ended[0].records))
+                if self._ended.get(shard) is not ended:
+                    return  # the shard has gone meanwhile
+                self._tell_ended(ended.popleft(), keys)
+        finally:
+            if self._ended.get(shard) is ended:
+                del self._ended[shard]
+
+    def _tell_ended(self, effect: ef.TransactionEnded, counts: frozenset[Key]) -> None:
+        self._owner.submit(effect.shard, TxnMarkerRead(*effect.producer, effect.committed, counts, effect.offset))
+        if counts and self._log.on_positions is not None:
+            self._log.on_positions(effect.shard, {group for group, _, _ in counts})

@@ -24,6 +24,7 @@ with such a log is not served until an operator has accepted it; that acceptance
 
 import json
 from collections.abc import Iterable, Sequence
+from operator import attrgetter
 from typing import Any, Final, NamedTuple, Protocol, TypeAlias
 
 OWN_KEY = 0xFF
@@ -321,6 +322,9 @@ class LogBatch(NamedTuple):
     marker: bool | None = None
 
 
+OFFSET = attrgetter("offset")
+
+
 class ShardReplay:
     """Where a pass over a shard's log stands.
 
@@ -408,13 +412,17 @@ class ShardReplay:
         return ()
 
     def _ended(self, producer_id: int, *, committed: bool) -> Sequence[ShardRecord]:
-        ended = self.pending.pop(producer_id, {})
-        for key in ended:
-            self._waits_no_more(key, producer_id)
+        ended, waiting_for = self.pending.pop(producer_id, {}), self._waiting_for
+        for key in ended:  # there may be very many, each nearly always of this producer alone
+            if len(waiting_for[key]) == 1:
+                del waiting_for[key]
+            else:
+                waiting_for[key].discard(producer_id)
         if not committed:
             return ()
-        records = sorted(ended.values(), key=lambda record: record.offset)
-        self._overtakes(records)
+        records = sorted(ended.values(), key=OFFSET)
+        if self.to_repair or self.pending:
+            self._overtakes(records)
         return records
 
     def _overtakes(self, records: Sequence[ShardRecord]) -> None:

@@ -18,7 +18,17 @@ import org.apache.kafka.common.TopicPartition;
  * after another, is fenced, and is timed out and goes on; then it prints what a reader of committed records gets.
  */
 public class TransactionStory {
-  public static void main(String[] arguments) throws Exception {
+  public static void main(String[] arguments) {
+    try {
+      play(arguments);
+    } catch (Throwable why) {  // Java's launcher of sources fails at exceptions of Kafka, which have no stack trace
+      System.out.flush();
+      System.err.println(why);
+      System.exit(1);
+    }
+  }
+
+  private static void play(String[] arguments) throws Exception {
     String address = arguments[0], topic = arguments[1];
     Map<String, FinalizedVersionRange> features;
     try (Admin admin = Admin.create(Map.of("bootstrap.servers", (Object) address))) {

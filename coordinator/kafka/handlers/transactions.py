@@ -402,7 +402,14 @@ class TransactionGate:
             self.drop_all(guards)
             for _, addition in additions:
                 addition.recorded.cancel()
-        outcomes = iter([partition_outcome(part) for part in begun])
+        outcomes = iter(
+            [
+                tell_new_epoch(
+                    transactional_id, topic, partition, partition_outcome(part), guards.get((topic, partition))
+                )
+                for (topic, partition, _), part in zip(let_in, begun, strict=True)
+            ]
+        )
         results = [refused[part[:2]] if part[:2] in refused else next(outcomes) for part in parts]
         late = refusals_of(transactional_id, unrecorded, version)
         return [late.get(part[:2], result) for part, result in zip(parts, results, strict=True)]
@@ -544,6 +551,23 @@ def group_by_producer(first: Sequence[FirstBatch]) -> dict[tuple[int, int], dict
     for each in first:
         found.setdefault((each.producer_id, each.epoch), {})[each.place] = each.guard
     return found
+
+
+def tell_new_epoch(
+    transactional_id: str,
+    topic: str,
+    partition: int,
+    outcome: Appended | StorageError,
+    guard: TransactionGuard | None,
+) -> Appended | StorageError:
+    """A guard that no marker has ended, and that the log does not know, is of an earlier leader epoch (TX-N6): nothing
+    is wrong with the transaction, and the producer sends again."""
+    if not isinstance(outcome, InvalidTxnState) or guard is None or guard.ended:
+        return outcome
+    return NotLeaderOrFollower(
+        f"The log of {topic}-{partition} has a new leader epoch since the coordinator of transactional id "
+        f"{transactional_id!r} was asked. Nothing was written; find its leader again, and send the records to it."
+    )
 
 
 def refusals_of(

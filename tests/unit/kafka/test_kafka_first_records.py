@@ -15,7 +15,8 @@ from muster.coordinator.transactions.effects import AddPartitionsReply
 from muster.storage.broker.broker import Broker
 from muster.storage.broker.requests import Batches, Guards, LogRequests
 from muster.storage.config import LogSettings
-from muster.storage.errors import InvalidProducerEpoch, NotEnoughReplicas
+from muster.storage.errors import InvalidProducerEpoch, InvalidTxnState, NotEnoughReplicas, NotLeaderOrFollower
+from muster.storage.logs.transactions import PendingGuards
 from muster.storage.types import Appended
 from tests.fakes.memory_files import MemoryFiles
 from tests.support.kafka.door import Door, made, play
@@ -259,6 +260,49 @@ def test_what_is_refused_is_not_appended(code: ErrorCode, refused: type[Exceptio
         (addition,) = coordinator.additions
         addition.recorded.set_result(AddPartitionsReply(code))
         addition.decided.set_result(None)
+        (result,) = await sent
+        assert isinstance(result, refused)
+        assert requests.broker.log("t", 0).end_offset == 0
+
+    play_gate(story)
+
+
+def begin_a_leader_epoch(log: Any) -> None:
+    log.producers.guards = PendingGuards()
+
+
+def end_the_transaction(log: Any) -> None:
+    log.producers.guards.end(7)
+
+
+def end_it_and_begin_a_leader_epoch(log: Any) -> None:
+    end_the_transaction(log)
+    begin_a_leader_epoch(log)
+
+
+@pytest.mark.parametrize(
+    ("meanwhile", "refused"),
+    [
+        (begin_a_leader_epoch, NotLeaderOrFollower),
+        (end_the_transaction, InvalidTxnState),
+        (end_it_and_begin_a_leader_epoch, InvalidTxnState),
+    ],
+)
+def test_records_that_wait_through_a_change_of_leader_epoch_are_sent_again(
+    meanwhile: Callable[[Any], None], refused: type[Exception]
+) -> None:
+    """They were refused with INVALID_TXN_STATE, of which a producer dies, though its transaction was open."""
+
+    async def story(gate: TransactionGate, coordinator: ScriptedCoordinator, requests: LogRequests) -> None:
+        def begin(parts: Sequence[Batches], guards: Guards) -> list[asyncio.Future[Appended]]:
+            return requests.begin_produce(parts, -1, 0, guards)
+
+        sent = asyncio.ensure_future(gate.append_first("app", [PART], 12, begin))
+        await until(lambda: bool(coordinator.additions))
+        (addition,) = coordinator.additions
+        meanwhile(requests.broker.log("t", 0))
+        addition.decided.set_result(None)
+        addition.recorded.set_result(AddPartitionsReply(ErrorCode.NONE))
         (result,) = await sent
         assert isinstance(result, refused)
         assert requests.broker.log("t", 0).end_offset == 0

@@ -76,7 +76,7 @@ public class TransactionStory {
     first.close(Duration.ZERO);
     second.close();
 
-    KafkaProducer<byte[], byte[]> slow = producer(address, topic + ".slow", 1_000);
+    KafkaProducer<byte[], byte[]> slow = producer(address, topic + ".slow", 3_000);
     slow.initTransactions();
     slow.beginTransaction();
     send(slow, topic, 1, "too slow");

@@ -49,7 +49,9 @@ def heap() -> tuple[int, int]:
 
 
 def census() -> dict[str, int]:
-    """How many there are of what could grow."""
+    """How many there are of what could grow, what the collector passes over included."""
+    frozen = gc.get_freeze_count()
+    gc.unfreeze()
     objects = gc.get_objects()
     kinds = Counter(type(each).__name__ for each in objects)
     used, free = heap()
@@ -57,7 +59,7 @@ def census() -> dict[str, int]:
     return counts | {
         "tasks": len(asyncio.all_tasks(asyncio.get_running_loop())),
         "objects": len(objects),
-        "frozen": gc.get_freeze_count(),
+        "frozen": frozen,
         "blocks": sys.getallocatedblocks(),
         "heap_kib": used >> 10,
         "free_kib": free >> 10,

@@ -106,14 +106,14 @@ FIRST_VERSIONS_OF_TODAY: Final = {
 """Where Kafka 4 begins (KIP-896): nothing older than its own 2.1 needs what comes before."""
 
 
-LARGE_LOOKS: Final = frozenset(
+READ_ONLY_APIS: Final = frozenset(
     {
         *("ListOffsets", "Metadata", "OffsetFetch", "FindCoordinator", "DescribeConfigs"),
         *("DescribeGroups", "ConsumerGroupDescribe", "DescribeProducers", "DescribeTransactions"),
     }
 )
-"""What changes nothing, waits for no other client, and may name as many things as a request holds: of the large ones a
-few at a time are read and answered."""
+"""APIs that change nothing, wait for no other client, and name as many things as a request holds. Of their large
+requests a few at a time are read and answered."""
 
 
 def without_old_clients(apis: Iterable[Api]) -> tuple[Api, ...]:

@@ -53,6 +53,7 @@ def census() -> dict[str, int]:
     frozen = gc.get_freeze_count()
     gc.unfreeze()
     objects = gc.get_objects()
+    gc.freeze()  # as before: what is garbage among it must not go because it was counted
     kinds = Counter(type(each).__name__ for each in objects)
     used, free = heap()
     counts = {name: sum(kinds[each] for each in classes) for name, classes in KINDS.items()}

@@ -44,7 +44,7 @@ from muster.coordinator.kafka.dispatch import (
     ServedVersion,
     version_ranges,
 )
-from muster.coordinator.kafka.protocol import API_VERSIONS, HEARTBEAT, LARGE_LOOKS, PRODUCE, UNSUPPORTED_VERSION
+from muster.coordinator.kafka.protocol import API_VERSIONS, HEARTBEAT, PRODUCE, READ_ONLY_APIS, UNSUPPORTED_VERSION
 from muster.coordinator.security.access_model import ANONYMOUS, UNAUTHENTICATED, Identity
 from muster.long_work import run_in_request_thread
 
@@ -61,9 +61,9 @@ REFUSAL_LOG_INTERVAL_S = 10.0
 DEFAULT_UNREAD_BYTES = 256 << 20
 """The default of `kafka.max.unsent.bytes`."""
 
-LOOKS_AT_ONCE = 4
-"""Large requests that only look, of all connections of a listener, that are read and answered at the same time. What
-fifty clients name at once, and what is found for it, would be more objects than a garbage collection, during which the
+LARGE_READS_AT_ONCE = 4
+"""Large read-only requests, of all connections of a listener, that are read and answered at the same time. What fifty
+clients name at once, and what is found for it, would be more objects than a garbage collection, during which the
 node stands still, looks through in a tenth of a second."""
 
 log = structlog.get_logger("muster.kafka")
@@ -91,7 +91,7 @@ class ListenerState:
 
     def __init__(self, max_unread: int = DEFAULT_UNREAD_BYTES) -> None:
         self.leftovers = RefusedRequestMemory()
-        self.large_looks = asyncio.Semaphore(LOOKS_AT_ONCE)
+        self.large_reads = asyncio.Semaphore(LARGE_READS_AT_ONCE)
         self.identity_of: Callable[[Any, str], Identity | None] | None = None
         """By a handshake and an address, where connections begin with one."""
         self._max_unread = max_unread
@@ -557,8 +557,8 @@ class ServerConnection(UnreadAnswers, asyncio.Protocol):
         if len(frame) > LARGE_BYTES and not caller.brief(frame, HEAD.size + len(caller.header)):
             self._slots.append(slot)
             self._parked = slot
-            looks = form.api.name in LARGE_LOOKS
-            slot.task = self._loop.create_task((self._take_look if looks else self._start_large)(slot, caller, frame))
+            start = self._start_large_read if form.api.name in READ_ONLY_APIS else self._start_large
+            slot.task = self._loop.create_task(start(slot, caller, frame))
             return
         try:
             request, _ = caller.read(frame, HEAD.size + len(caller.header))
@@ -571,9 +571,9 @@ class ServerConnection(UnreadAnswers, asyncio.Protocol):
         self._slots.append(slot)
         self._answer(slot, caller, request)
 
-    async def _take_look(self, slot: RequestSlot, caller: DecodedHeader, frame: Frame) -> None:
-        """A large request that only looks waits for its place, and has it until its answer is in bytes."""
-        async with self._shared.large_looks:
+    async def _start_large_read(self, slot: RequestSlot, caller: DecodedHeader, frame: Frame) -> None:
+        """A large read-only request waits for its place, and has it until its answer is in bytes."""
+        async with self._shared.large_reads:
             await self._start_large(slot, caller, frame)
             if isinstance(slot.task, asyncio.Task) and slot.task is not asyncio.current_task():
                 await asyncio.wait([slot.task])

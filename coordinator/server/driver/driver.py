@@ -68,13 +68,13 @@ if TYPE_CHECKING:
 # Garbage
 # -------
 
-ANSWERS_BETWEEN_LOOKS: Final = 250
-"""Of the garbage collector, at what is not old. By itself it counts what was made less what went: where each message
-lets go of as much as it makes, as in the rebalance of thousands of members, it comes once for hundreds of thousands of
-objects, and holds everything up for a fifth of a second."""
+REPLIES_BETWEEN_COLLECTIONS: Final = 250
+"""Of garbage, among objects that are not old. By itself the collector counts what was made less what went: where each
+message lets go of as much as it makes, as in the rebalance of thousands of members, it comes once for hundreds of
+thousands of objects, and holds everything up for a fifth of a second."""
 
-YOUNG_AND_MIDDLE: Final = 1
-"""Generations of the collector, which are looked at together."""
+MIDDLE_GENERATION: Final = 1
+"""Of the collector, which takes the youngest along."""
 
 # Waiters
 # -------
@@ -385,7 +385,7 @@ class EngineDriver:
     __slots__ = ("_alarm", "_all_loaded", "_clock", "_closed", "_complete", "_engine", "_flush_began_s",
                  "_flusher", "_flushing", "_flushing_records", "_has_loaded", "_idle", "_instruments",
                  "_loader", "_loading", "_loop", "_max_parked", "_measure", "_on_bug", "_on_fatal",
-                 "_on_notice", "_on_plan", "_on_stall", "_parked", "_pulse", "_turn_due", "_unlooked",
+                 "_on_notice", "_on_plan", "_on_stall", "_parked", "_pulse", "_turn_due", "_uncollected",
                  "_waiting", "_workers", "_working", "next_id")  # fmt: skip
 
     def __init__(
@@ -426,8 +426,8 @@ class EngineDriver:
         self._pulse = LoopMonitor(clock, self._stood_still)
         self._idle = asyncio.Event()
         self._closed = False
-        self._unlooked = 0
-        """Since the collector last looked."""
+        self._uncollected = 0
+        """Replies since the last collection."""
         self.wake()  # what the replay left: timers, and records to be flushed once more
 
     @property
@@ -644,10 +644,10 @@ class EngineDriver:
             self._parked.pop(request_id, None)
             if waiter is not None and not waiter.done():
                 waiter.set_result(reply)
-        self._unlooked += len(released.replies)
-        if self._unlooked >= ANSWERS_BETWEEN_LOOKS:
-            self._unlooked = 0
-            gc.collect(YOUNG_AND_MIDDLE)
+        self._uncollected += len(released.replies)
+        if self._uncollected >= REPLIES_BETWEEN_COLLECTIONS:
+            self._uncollected = 0
+            gc.collect(MIDDLE_GENERATION)
         for notice in released.notices:
             try:
                 self._on_notice(notice)

@@ -214,6 +214,20 @@ def play_gate(story: Callable[[TransactionGate, ScriptedCoordinator, LogRequests
     broker.close()
 
 
+async def send_first(
+    gate: TransactionGate, coordinator: ScriptedCoordinator, requests: LogRequests
+) -> "tuple[asyncio.Future[list[Any]], PendingAddition]":
+    """The first records of a transaction are on their way, and wait for the coordinator."""
+
+    def begin(parts: Sequence[Batches], guards: Guards) -> list[asyncio.Future[Appended]]:
+        return requests.begin_produce(parts, -1, 0, guards)
+
+    sent: asyncio.Future[list[Any]] = asyncio.ensure_future(gate.append_first("app", [PART], 12, begin))
+    await until(lambda: bool(coordinator.additions))
+    (addition,) = coordinator.additions
+    return sent, addition
+
+
 PART: Batches = ("t", 0, batch(b"a", producer_id=7, producer_epoch=0, base_sequence=0, transactional=True))
 UNAVAILABLE = AddPartitionsReply(ErrorCode.NOT_COORDINATOR)
 
@@ -252,12 +266,7 @@ def test_a_shard_that_is_lost_takes_the_right_to_append_along() -> None:
 )
 def test_what_is_refused_is_not_appended(code: ErrorCode, refused: type[Exception]) -> None:
     async def story(gate: TransactionGate, coordinator: ScriptedCoordinator, requests: LogRequests) -> None:
-        def begin(parts: Sequence[Batches], guards: Guards) -> list[asyncio.Future[Appended]]:
-            return requests.begin_produce(parts, -1, 0, guards)
-
-        sent = asyncio.ensure_future(gate.append_first("app", [PART], 12, begin))
-        await until(lambda: bool(coordinator.additions))
-        (addition,) = coordinator.additions
+        sent, addition = await send_first(gate, coordinator, requests)
         addition.recorded.set_result(AddPartitionsReply(code))
         addition.decided.set_result(None)
         (result,) = await sent
@@ -294,12 +303,7 @@ def test_records_that_wait_through_a_change_of_leader_epoch_are_sent_again(
     """They were refused with INVALID_TXN_STATE, of which a producer dies, though its transaction was open."""
 
     async def story(gate: TransactionGate, coordinator: ScriptedCoordinator, requests: LogRequests) -> None:
-        def begin(parts: Sequence[Batches], guards: Guards) -> list[asyncio.Future[Appended]]:
-            return requests.begin_produce(parts, -1, 0, guards)
-
-        sent = asyncio.ensure_future(gate.append_first("app", [PART], 12, begin))
-        await until(lambda: bool(coordinator.additions))
-        (addition,) = coordinator.additions
+        sent, addition = await send_first(gate, coordinator, requests)
         meanwhile(requests.broker.log("t", 0))
         addition.decided.set_result(None)
         addition.recorded.set_result(AddPartitionsReply(ErrorCode.NONE))

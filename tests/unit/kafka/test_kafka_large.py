@@ -8,7 +8,7 @@ from typing import Any
 
 from muster.coordinator.errors import ErrorCode
 from muster.coordinator.kafka.codec.codec import MessageReader, decoder_of, struct
-from muster.coordinator.kafka.connections.connection import LOOKS_AT_ONCE
+from muster.coordinator.kafka.connections.connection import LARGE_READS_AT_ONCE
 from tests.support.kafka.client import frame
 from tests.support.kafka.listener import HeldHandlers, client, listening
 from tests.support.kafka.memory_node import until
@@ -112,26 +112,26 @@ def test_a_client_that_is_gone_before_its_request_is_read_is_not_answered() -> N
     run(story())
 
 
-def test_a_few_large_looks_are_served_at_a_time_and_small_requests_wait_for_none_of_them() -> None:
+def test_a_few_large_reads_are_served_at_a_time_and_small_requests_wait_for_none_of_them() -> None:
     async def story() -> None:
         handlers = Watched()
         async with AsyncExitStack() as stack:
             _, port = await stack.enter_async_context(listening(handlers))
-            several = [await stack.enter_async_context(client(port)) for _ in range(LOOKS_AT_ONCE + 2)]
+            several = [await stack.enter_async_context(client(port)) for _ in range(LARGE_READS_AT_ONCE + 2)]
             small = await stack.enter_async_context(client(port))
             for connection in several:
                 connection.send("OffsetFetch", VERSION, **fetch(30_000))
-            await handlers.until_begun(LOOKS_AT_ONCE)
+            await handlers.until_begun(LARGE_READS_AT_ONCE)
             small.send("OffsetFetch", VERSION, **fetch(10))
-            await handlers.until_begun(LOOKS_AT_ONCE + 1)
+            await handlers.until_begun(LARGE_READS_AT_ONCE + 1)
             assert len(handlers.begun[-1][1].topics[0].partition_indexes) == 10
-            handlers.answer(LOOKS_AT_ONCE)
+            handlers.answer(LARGE_READS_AT_ONCE)
             await small.receive()
             for index in (0, 1):  # each that is answered lets the next one in
-                assert len(handlers.readers) == LOOKS_AT_ONCE + 1 + index
+                assert len(handlers.readers) == LARGE_READS_AT_ONCE + 1 + index
                 handlers.answer(index)
-                await handlers.until_begun(LOOKS_AT_ONCE + 2 + index)
-            for index in (*range(2, LOOKS_AT_ONCE), LOOKS_AT_ONCE + 1, LOOKS_AT_ONCE + 2):
+                await handlers.until_begun(LARGE_READS_AT_ONCE + 2 + index)
+            for index in (*range(2, LARGE_READS_AT_ONCE), LARGE_READS_AT_ONCE + 1, LARGE_READS_AT_ONCE + 2):
                 handlers.answer(index)
             for connection in several:
                 await connection.receive()
@@ -144,14 +144,14 @@ def test_clients_that_are_gone_leave_their_places_to_others() -> None:
         handlers = Watched()
         async with listening(handlers) as (listener, port), client(port) as patient:
             async with AsyncExitStack() as stack:
-                for _ in range(LOOKS_AT_ONCE):
+                for _ in range(LARGE_READS_AT_ONCE):
                     impatient = await stack.enter_async_context(client(port))
                     impatient.send("OffsetFetch", VERSION, **fetch(30_000))
-                await handlers.until_begun(LOOKS_AT_ONCE)
+                await handlers.until_begun(LARGE_READS_AT_ONCE)
                 patient.send("OffsetFetch", VERSION, **fetch(30_000))
-                await until(lambda: listener.connections == LOOKS_AT_ONCE + 1)
-            await handlers.until_begun(LOOKS_AT_ONCE + 1)
-            handlers.answer(LOOKS_AT_ONCE, error_code=5)
+                await until(lambda: listener.connections == LARGE_READS_AT_ONCE + 1)
+            await handlers.until_begun(LARGE_READS_AT_ONCE + 1)
+            handlers.answer(LARGE_READS_AT_ONCE, error_code=5)
             assert (await patient.receive()).error_code == 5
 
     run(story())

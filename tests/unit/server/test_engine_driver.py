@@ -20,8 +20,8 @@ from muster.coordinator.runtime.engine import Engine
 from muster.coordinator.runtime.ports import Entry, KeyValue, LogFailed, LogWithoutTransactions
 from muster.coordinator.server.driver.clock import STALL_MS, NodeClock
 from muster.coordinator.server.driver.driver import (
-    ANSWERS_BETWEEN_LOOKS,
-    YOUNG_AND_MIDDLE,
+    MIDDLE_GENERATION,
+    REPLIES_BETWEEN_COLLECTIONS,
     DriverCallbacks,
     DriverLimits,
     EngineDriver,
@@ -452,12 +452,12 @@ def test_the_collector_looks_at_what_is_young_once_in_so_many_answers(monkeypatc
         bench = Bench()
         driver = bench.start()
         answered = 0
-        for batch in (ANSWERS_BETWEEN_LOOKS - 1, 1, 2 * ANSWERS_BETWEEN_LOOKS):
+        for batch in (REPLIES_BETWEEN_COLLECTIONS - 1, 1, 2 * REPLIES_BETWEEN_COLLECTIONS):
             for left in range(batch, 0, -50):
                 asked = (driver.ask_shard(0, bench.heartbeat(), effects.HeartbeatReply) for _ in range(min(50, left)))
                 await asyncio.gather(*asked)
             answered += batch
-            assert len(looks) == answered // ANSWERS_BETWEEN_LOOKS
-        assert set(looks) == {YOUNG_AND_MIDDLE}
+            assert len(looks) == answered // REPLIES_BETWEEN_COLLECTIONS
+        assert set(looks) == {MIDDLE_GENERATION}
 
     run(story)

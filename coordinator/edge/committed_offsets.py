@@ -5,7 +5,6 @@ turn. A catalog is the number of partitions by topic. A group on its way from Zo
 in the log, and so does one whose members commit to both: the larger counts.
 """
 
-import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
@@ -14,7 +13,7 @@ from typing import TypeAlias
 from muster.coordinator.core.model.effects import OffsetDeleteReply, OffsetFetchReply
 from muster.coordinator.core.model.types import StoredOffset
 from muster.coordinator.errors import ErrorCode
-from muster.long_work import AT_ONCE
+from muster.long_work import AT_ONCE, slice_queue
 
 # Which partitions exist
 # ----------------------
@@ -72,19 +71,24 @@ async def fetch_in_slices(
     places: Iterable[tuple[str, int]] | None, ask: Callable[[PartitionTuple | None], Awaitable[OffsetFetchReply]]
 ) -> OffsetFetchReply:
     """What `ask` is told about all the places, asked slice by slice; None: about everything, which is one question.
+    Each turn of the loop has one of these slices, and questions about everything, however many ask them at once.
 
     A slice refused as a whole is the answer. Each position is one that counted while it was asked about; those of
     different slices need not have counted at the same time.
     """
     if places is None:
+        await slice_queue().wait()
         return await ask(None)
     left = iter(places)
-    reply = await ask(tuple(islice(left, LOOKUPS_IN_A_SLICE)))
-    if reply.code is not ErrorCode.NONE or not (later := tuple(islice(left, LOOKUPS_IN_A_SLICE))):
+    first, later = tuple(islice(left, LOOKUPS_IN_A_SLICE)), tuple(islice(left, LOOKUPS_IN_A_SLICE))
+    if later:
+        await slice_queue().wait()
+    reply = await ask(first)
+    if reply.code is not ErrorCode.NONE or not later:
         return reply
     offsets, refused = dict(reply.offsets), dict(reply.refused)
     while later:
-        await asyncio.sleep(0)
+        await slice_queue().wait()
         reply = await ask(later)
         if reply.code is not ErrorCode.NONE:
             return reply

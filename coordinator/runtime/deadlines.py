@@ -166,8 +166,11 @@ class Deadlines:
             if at_ms is not None:
                 self.timers.set((slot.index, key), at_ms)
 
-    def fire(self, heard_ms: int, now_ms: int, step: Callable[[ShardSlot, Event, int], None]) -> int:
-        """Step what is due, as far as everything has been heard until `heard_ms`; how many came due.
+    def fire(
+        self, heard_ms: int, now_ms: int, step: Callable[[ShardSlot, Event, int], None], is_full: Callable[[], bool]
+    ) -> int:
+        """Step what is due, as far as everything has been heard until `heard_ms`, and until the turn `is_full`; how
+        many came due.
 
         Those of members whose answers are held back for a flush wait for its end.
         """
@@ -186,6 +189,8 @@ class Deadlines:
                 slot.patient.add(key)
             else:
                 step(slot, TimerFired(key, deadline_ms), now_ms)
+                if is_full():
+                    return fired + 1
         return TIMERS_PER_TURN
 
     def answered(self, slot: ShardSlot, at_ms: int) -> None:

@@ -52,7 +52,6 @@ from muster.coordinator.runtime.shards import (
     loading_excuse,
 )
 from muster.coordinator.runtime.stepper import (
-    MAX_ROWS_IN_TURN,
     BugReport,
     FlushJob,
     LoadJob,
@@ -349,7 +348,7 @@ class Engine:
             # What was queued for an earlier life is void, but a wish to be rid of the shard is not.
             if life == slot.life or isinstance(event, Unload):
                 self._stepper.step(slot, event, now_ms)
-                if self._stepper.rows >= MAX_ROWS_IN_TURN:
+                if self._stepper.is_full():
                     events = stepped + 1
                     break
         self._ahead -= events
@@ -421,7 +420,7 @@ class Engine:
             self._stepper.probe(self._slots[shard], now_ms)
 
     def _fire_timers(self, now_ms: int, heard_ms: int) -> int:
-        return self._deadlines.fire(heard_ms, now_ms, self._stepper.step)
+        return self._deadlines.fire(heard_ms, now_ms, self._stepper.step, self._stepper.is_full)
 
     def _reached(self, slot: ShardSlot, position: int, now_ms: int) -> None:
         """The shard's first `position` appends are durable: tell what rests on them, then let patience end."""

@@ -231,7 +231,9 @@ class LeasedDeadlines(Deadlines):
     def may_fire(self, slot: ShardSlot) -> bool:
         return self._authority.may_fire(slot.index)
 
-    def fire(self, heard_ms: int, now_ms: int, step: Callable[[ShardSlot, Event, int], None]) -> int:
+    def fire(
+        self, heard_ms: int, now_ms: int, step: Callable[[ShardSlot, Event, int], None], is_full: Callable[[], bool]
+    ) -> int:
         def by_leave(slot: ShardSlot, event: Event, now_ms: int) -> None:
             if self.may_fire(slot):
                 step(slot, event, now_ms)
@@ -239,7 +241,7 @@ class LeasedDeadlines(Deadlines):
                 assert isinstance(event, TimerFired), "nothing else comes due"
                 slot.patient.add(event.key)
 
-        return super().fire(heard_ms, now_ms, by_leave)
+        return super().fire(heard_ms, now_ms, by_leave, is_full)
 
 
 class LeasedFlushQueue(FlushQueue):

@@ -385,6 +385,10 @@ class Stepper:
         self.rows = 0
         """Of long replies, given in this turn."""
 
+    def is_full(self) -> bool:
+        """Whether this turn has had its rows."""
+        return self.rows >= MAX_ROWS_IN_TURN
+
     def step(self, slot: ShardSlot, event: Event, now_ms: int, *, waited: bool = False) -> None:
         """waited: it has, behind something long, and its turn has come."""
         if slot.behind is not None and not waited and event is not slot.rest and not isinstance(event, PASSING):

@@ -53,6 +53,8 @@ class TinyShard:
         self.deadlines: dict[TimerKey, int] = {}
         self.rows_of_a_fetch = 0
         """How long a reply to a fetch is said to be."""
+        self.rows_of_a_timer = 0
+        """As how many rows of a reply a fired timer counts."""
 
     def apply(self, record: Record) -> None:
         match record:
@@ -83,6 +85,7 @@ class TinyShard:
                 self.arm(("join", event.group_id), now_ms + JOIN_WAIT_MS, out)
             case TimerFired(key, _):
                 del self.deadlines[key]
+                out.rows = self.rows_of_a_timer
                 if key[0] == "join":
                     self.answer_joins(key[1], now_ms, out)
             case StoodStill():

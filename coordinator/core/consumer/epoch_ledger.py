@@ -6,6 +6,7 @@ owner's assignment contains it. An entry is settled when every member has its ta
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Final
 
 from muster.assignors.api import Snapshot
 from muster.coordinator.core.consumer.group import ConsumerGroup, ConsumerMember, ConsumerMemberState, Handover, cells
@@ -46,6 +47,9 @@ from muster.coordinator.core.settings.setting import HEARTBEAT_INTERVAL
 
 TARGET = "target"
 """Where the ledger's snapshot comes from when the coordinator made a target of it."""
+
+CELLS_IN_A_ROW: Final = 4
+"""So many partitions on their way to their owners take a step as long as a row of a long reply (`Effects.rows`)."""
 
 
 def begin_epoch(group: ConsumerGroup, trigger: RebalanceTrigger, step: Step) -> None:
@@ -153,6 +157,7 @@ def record_target(group: ConsumerGroup, before: Plan, snapshot: Snapshot, step: 
     note_topic_changes(group, before, step)
     diff = diff_plans(PlanBefore(before, {}, partitions_let_go(group, step)), current_plan(group, step), rebalance)
     write_entry(group, rebalance, Outcome.COMPLETED, diff.moves, snapshot, step)
+    step.out.rows += len(diff.moves) // CELLS_IN_A_ROW
     progress.rebalance = None
     group.planned_at_ms = step.now_ms
     progress.before.clear()
@@ -245,6 +250,7 @@ def close_handover(group: ConsumerGroup, step: Step, ending: RebalanceTrigger | 
     if handover is None:
         return
     group.progress.handover = None
+    step.out.rows += len(handover.waiting) // CELLS_IN_A_ROW
     free = group.progress.free_since
     open_ms = 0
     for cell in handover.waiting:
@@ -383,6 +389,8 @@ def leave_share(group: ConsumerGroup, member: ConsumerMember, step: Step) -> Non
 
     What it was to have and another still works on stays with that one; what is on its way to another arrives there.
     """
-    going = {cell for other, share in group.targets.items() if other != member.id for cell in cells(share)}
-    share = {t: frozenset(p for p in ps if (t, p) not in going) for t, ps in consumer_share(group, member).items()}
+    share = {topic: frozenset(partitions) for topic, partitions in consumer_share(group, member).items()}
+    for other, target in group.targets.items():
+        if other != member.id:
+            share = {topic: left - target.get(topic, frozenset()) for topic, left in share.items()}
     step.state.extensions.member_left(group.id, member.identifiers, share_by_name(share, step), step)

@@ -99,6 +99,7 @@ def remove_members(
     """Take the members out; one new epoch for all of them, or a generation where only classic members are left."""
     if DOWNGRADE.made(group, LeavingMembers(trigger, leavers), step):
         return
+    step.out.rows += len(group.members) * len(leavers)
     epoch_ledger.begin_epoch(group, trigger, step)
     for member, departure in leavers:
         remove_member(group, member, departure, step)

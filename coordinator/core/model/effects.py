@@ -578,7 +578,7 @@ class Effects:
 
     `rest` is what is left of this very event, a chore as well. Until nothing is left the shard steps nothing else, and
     what all slices have decided is one append. `rows` are those of replies that may be long (members, and positions by
-    the ten), and groups that were all looked at.
+    the ten), groups and members that were all looked at, and partitions on their way to their owners by the four.
     """
 
     records: list[Record] = field(default_factory=list)

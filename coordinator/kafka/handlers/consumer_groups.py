@@ -63,12 +63,12 @@ class ConsumerGroupHandlers:
 
     async def consumer_group_describe(self, request: Any, call: KafkaCall) -> Any:
         names = list(dict.fromkeys(request.group_ids))
-        async with self._groups.take_turn(len(names)) as many:
+        async with self._groups.take_turn(len(names)):
             questions = (
                 (self._groups.shard_of(group_id), events.DescribeConsumerGroup(self._groups.next_id(), group_id))
                 for group_id in names
             )
-            replies = await self._groups.ask_each(questions, effects.DescribeConsumerReply, many=many)
+            replies = await self._groups.ask_each(questions, effects.DescribeConsumerReply)
             told = request.include_authorized_operations
 
             def whole() -> Any:
@@ -224,12 +224,12 @@ class GroupAdminHandlers:
 
     async def describe_groups(self, request: Any, call: KafkaCall) -> Any:
         names = list(dict.fromkeys(request.groups))
-        async with self._groups.take_turn(len(names)) as many:
+        async with self._groups.take_turn(len(names)):
             questions = (
                 (self._groups.shard_of(group_id), events.DescribeGroup(self._groups.next_id(), group_id))
                 for group_id in names
             )
-            replies = await self._groups.ask_each(questions, effects.DescribeReply, many=many)
+            replies = await self._groups.ask_each(questions, effects.DescribeReply)
             version, told = call.api_version, request.include_authorized_operations
 
             def whole() -> Any:
@@ -241,13 +241,13 @@ class GroupAdminHandlers:
 
     async def delete_groups(self, request: Any, call: KafkaCall) -> Any:
         names = list(dict.fromkeys(request.groups_names))
-        async with self._groups.take_turn(len(names)) as many:
+        async with self._groups.take_turn(len(names)):
             by = name_operator(call.peer_host)
             questions = (
                 (self._groups.shard_of(group_id), events.DeleteGroup(self._groups.next_id(), group_id, operator=by))
                 for group_id in names
             )
-            replies = await self._groups.ask_each(questions, effects.DeleteReply, many=many)
+            replies = await self._groups.ask_each(questions, effects.DeleteReply)
             made = struct("DeleteGroupsResponse.results")
 
             def whole() -> Any:

@@ -103,26 +103,27 @@ class GroupRequests:
         return asked
 
     @asynccontextmanager
-    async def take_turn(self, groups: int) -> AsyncIterator[bool]:
-        """For a question about so many groups, until its answer is in bytes; tells whether they are very many, which
-        are asked about for one caller at a time. The replies of fifty who ask about thousands each would be more
+    async def take_turn(self, groups: int) -> AsyncIterator[None]:
+        """For a question about so many groups, until its answer is in bytes: very many are asked about for one caller
+        at a time. The replies of fifty who ask about thousands each would be more
         objects than a garbage collection, during which the node stands still, looks through in a tenth of a second."""
         if groups <= MAX_GROUPS_PER_TURN:
-            yield False
+            yield
             return
         async with self._many_asked:
-            yield True
+            yield
 
     async def ask_each(
-        self, questions: Iterable[tuple[int, events.Request]], wanted: type[Wanted], *, many: bool = False
+        self, questions: Iterable[tuple[int, events.Request]], wanted: type[Wanted]
     ) -> list[Wanted]:
-        """The replies to several events, asked in one turn; where there may be `many`, one caller's slice in each turn,
-        and questions are made as they are asked."""
+        """The replies to several events, one caller's slice in each turn; questions are made as they are asked.
+
+        Fifty who ask about one group of hundreds of members each would fill the queue of its shard for 0.1 s.
+        """
         replies: list[Wanted] = []
         left = iter(questions)
         while True:
-            if many:
-                await slice_queue().wait()
+            await slice_queue().wait()
             if not (some := list(islice(left, MAX_GROUPS_PER_TURN))):
                 break
             try:

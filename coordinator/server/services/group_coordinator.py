@@ -660,11 +660,10 @@ class GroupCoordinator:
     async def _ask_each(
         self, names: Sequence[str], make: Callable[[int, str], events.Request], wanted: type[AskedReply]
     ) -> AsyncIterator[tuple[str, AskedReply]]:
-        """Each group's reply to the event that `make` makes of a request id and the group; of very many, one caller's
-        slice in each turn."""
+        """Each group's reply to the event that `make` makes of a request id and the group, one caller's slice in each
+        turn."""
         for begin in range(0, len(names), MAX_GROUPS_PER_TURN):
-            if len(names) > MAX_GROUPS_PER_TURN:
-                await slice_queue().wait()
+            await slice_queue().wait()
             some = names[begin : begin + MAX_GROUPS_PER_TURN]
             questions = [(self._shard_of(group_id), make(self._driver.next_id(), group_id)) for group_id in some]
             for pair in zip(some, await self._driver.ask_all(questions, wanted), strict=True):

@@ -3,6 +3,8 @@
 import asyncio
 from collections.abc import Iterable
 
+import pytest
+
 from muster.coordinator.core.model.effects import OffsetDeleteReply, OffsetFetchReply
 from muster.coordinator.core.model.types import StoredOffset
 from muster.coordinator.edge.committed_offsets import (
@@ -86,3 +88,24 @@ def test_a_slice_of_a_look_that_is_refused_as_a_whole_is_the_answer() -> None:
 
 def test_a_look_at_nothing_and_one_at_everything_are_a_question_each() -> None:
     assert [fetched(())[1], fetched(None)[1]] == [[()], [None]]
+
+
+@pytest.mark.parametrize("places", [None, [("t", number) for number in range(2 * LOOKUPS_IN_A_SLICE)]])
+def test_many_who_look_at_much_have_their_slices_in_turns_of_their_own(places: list[tuple[str, int]] | None) -> None:
+    """Or fifty questions about everything would stand in a shard's queue before a heartbeat."""
+
+    async def play() -> list[int]:
+        turn, asked_in = 0, []
+
+        async def ask(places: PartitionTuple | None) -> OffsetFetchReply:
+            asked_in.append(turn)
+            return OffsetFetchReply()
+
+        looks = [asyncio.create_task(fetch_in_slices(places, ask)) for _ in range(5)]
+        while not all(look.done() for look in looks):
+            await asyncio.sleep(0)
+            turn += 1
+        return asked_in
+
+    asked_in = asyncio.run(play())
+    assert len(asked_in) == len(set(asked_in)) >= 5

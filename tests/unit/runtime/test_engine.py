@@ -307,6 +307,19 @@ def test_a_turn_fires_a_bounded_number_of_timers(monkeypatch: pytest.MonkeyPatch
     assert len([event for event in bench.core().seen if isinstance(event, TimerFired)]) == 5
 
 
+def test_timers_that_look_at_many_rows_have_several_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stepper, "MAX_ROWS_IN_TURN", 2)
+    bench = Bench()
+    bench.turn(0, *(heartbeat(number, member_id=f"m{number}") for number in range(5)))
+    bench.core().rows_of_a_timer = 1
+    bench.turn(SESSION_MS)
+    assert len([event for event in bench.core().seen if isinstance(event, TimerFired)]) == 2
+    assert bench.engine.next_deadline_ms == SESSION_MS
+    bench.turn(SESSION_MS)
+    bench.turn(SESSION_MS)
+    assert len([event for event in bench.core().seen if isinstance(event, TimerFired)]) == 5
+
+
 # -- limits -------------------------------------------------------------------------------------------------------
 
 

@@ -113,9 +113,7 @@ class GroupRequests:
         async with self._many_asked:
             yield
 
-    async def ask_each(
-        self, questions: Iterable[tuple[int, events.Request]], wanted: type[Wanted]
-    ) -> list[Wanted]:
+    async def ask_each(self, questions: Iterable[tuple[int, events.Request]], wanted: type[Wanted]) -> list[Wanted]:
         """The replies to several events, one caller's slice in each turn; questions are made as they are asked.
 
         Fifty who ask about one group of hundreds of members each would fill the queue of its shard for 0.1 s.

@@ -472,7 +472,9 @@ def start_forgetting(topics: Mapping[str, int], step: Step) -> None:
 
 
 def topics_being_forgotten(state: ShardState) -> ForgetOffsets:
-    return ForgetOffsets(tuple(dict.fromkeys((*state.offsets, *state.pending.groups()))), dict(state.forgetting))
+    committed = tuple(state.offsets)
+    only_pending = (group_id for group_id in dict.fromkeys(state.pending.groups()) if group_id not in state.offsets)
+    return ForgetOffsets(committed + tuple(only_pending), dict(state.forgetting))
 
 
 def forget_slice(event: ForgetOffsets, step: Step) -> None:

@@ -23,6 +23,8 @@ from muster.coordinator.replication.protocol.leader import Leader
 from muster.coordinator.runtime.leased import LeasedAnswers, LeasedDeadlines, LeasedEngine
 from muster.coordinator.runtime.ports import TxnMarkerFound
 from muster.coordinator.transactions import ends
+from muster.coordinator.transactions.events import TransactionsLoaded
+from muster.coordinator.transactions.shard import TransactionShard
 from tests.sim.replication import node as simulated
 from tests.sim.replication.candidate import SimulatedCandidate
 from tests.sim.replication.groups.coordinator import SimGroups, WatchedShard
@@ -200,6 +202,33 @@ def knows_no_repeated_commit(honest: Any) -> Any:
     return {**honest, (ends.COMMITTED, True): refused}
 
 
+def hears_nobody_behind_a_load(honest: Any) -> Any:
+    """Timeouts ran on while the shard had no coordinator."""
+
+    def handle(self: TransactionShard, event: Any, step: Any) -> None:
+        honest(self, event, step)
+        if not isinstance(event, TransactionsLoaded):
+            return
+        for known in step.open_ids():
+            if not known.stored.state.prepared:
+                due_ms = max(known.stored.started_ms + known.stored.timeout_ms, step.now_ms)
+                step.arm(("timeout", known.stored.transactional_id), due_ms)
+
+    return handle
+
+
+def gives_the_fence(honest: Any) -> Any:
+    """A fenced producer may ask for the epoch that fenced it."""
+
+    def handle(self: TransactionShard, event: Any, step: Any) -> None:
+        for known in self.state.ids.values():
+            if known.fencing:
+                known.fencing, known.last_epoch = False, known.stored.epoch - 1
+        honest(self, event, step)
+
+    return handle
+
+
 MUTANTS: Mapping[str, Mutant] = {
     "ack before the flush": instead(Leader, "appended", acks_before_the_flush),
     "directory id ignored": instead(NodeRegistry, "standing", ignores_directories),
@@ -222,5 +251,7 @@ MUTANTS: Mapping[str, Mutant] = {
     "positions commit after a move": instead(SimGroups, "end_positions", commits_after_a_move),
     "a standby passes markers over": instead(SimTail, "more", passes_markers_over),
     "a repeated commit is not known again": instead(ends, "MEANING_BY_EPOCH", knows_no_repeated_commit),
+    "timeout while nobody is heard": instead(TransactionShard, "_handle", hears_nobody_behind_a_load),
+    "the fence is given to a client": instead(TransactionShard, "_handle", gives_the_fence),
     "moved before the others have it": instead(partition_state_machine, "finish_reassignment", finishes_at_once),
 }

@@ -49,6 +49,8 @@ WORLD: dict[str, tuple[int, Weather]] = {
         2,
         weather("elect", fault_every_ms=4_000, ids=4, levels=(0,), late_markers=0.5, stall_rate=0.1),
     ),
+    "timeout while nobody is heard": (2, weather("elect", "kill", "bounce", ids=4, dark_rate=0.1)),
+    "the fence is given to a client": (7, weather("elect", "kill", "bounce", ids=4, stall_rate=0.1)),
     "a repeated commit is not known again": (0, weather("lossy", "client cut", "kill", ids=4, levels=(2,))),
     "a new coordinator forgets what waits": (0, weather(*MOVES, **POSITIONS)),
     "positions' marker at an old leader counts": (0, weather(*MOVES, **POSITIONS)),

@@ -4,7 +4,7 @@ By the numbers of the simulator of transactions: 1 atomic, 2 an acknowledged com
 what was shown stays, 5 one decision, 6 legal moves, epochs and owners, 7 fencing, 8 nothing hangs, 13 Complete rests on
 committed markers, 14 producer ids are unique, 15 each record is written as it was read, 16 everything ends. And that a
 shard has one coordinator at a time, and 19: a commit is refused as not open only where its transaction was aborted by
-the coordinator. Where transactions carry positions, `PositionChecks` has the rules of these.
+the coordinator. 17 and 18 are looked at where they are decided and answered (`SimTransactions`). Where transactions carry positions, `PositionChecks` has the rules of these.
 """
 
 from typing import Any

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
-from muster.coordinator.core.model.events import TimerFired, TopicsChanged
+from muster.coordinator.core.model.events import Loaded, TimerFired, TopicsChanged
 from muster.coordinator.core.model.types import Limits
 from muster.coordinator.errors import ErrorCode
 from muster.coordinator.replication.io.shards.replicated_shards import shard_unit
@@ -17,8 +17,16 @@ from muster.coordinator.runtime.leased import LeasedEngine
 from muster.coordinator.runtime.ports import Entry, KeyValue, LogFailed, Read
 from muster.coordinator.runtime.shards import partition_for
 from muster.coordinator.runtime.transaction_shards import LedTransactionCores, TransactionShardCore, transaction_kind
-from muster.coordinator.transactions.effects import ProducerIdWanted, SendMarkers
+from muster.coordinator.transactions.effects import (
+    EndCause,
+    EndTxnReply,
+    InitProducerIdReply,
+    ProducerIdWanted,
+    SendMarkers,
+)
 from muster.coordinator.transactions.events import MarkersWritten, ProducerIdDrawn
+from muster.coordinator.transactions.records import TransactionState, TransactionStored
+from muster.coordinator.transactions.shard import TransactionShard
 from muster.coordinator.transactions.state import TransactionLimits
 from tests.sim.replication.disk import NoRoom
 from tests.sim.replication.groups.coordinator import SHARDS, DrivenEngine, SimCoordinating
@@ -34,6 +42,8 @@ if TYPE_CHECKING:
 ID_SHARDS = 2
 RAISES_EPOCH = 2
 """The level from which records add their partitions themselves."""
+UNHEARD_MS = 10_000
+"""Behind a load: for so long whoever has a longer timeout is not timed out (TX-C13)."""
 MARKER_PATIENCE_MS = 500
 ADDITION_PATIENCE_MS = 1_000
 DATA_TOPICS = {topic: 1 + max(number for name, number in PLACES if name == topic) for topic, _ in PLACES}
@@ -112,14 +122,22 @@ class SimTransactionLog(SimGroupLog):
 
 
 class WatchedIdsCore(TransactionShardCore):
-    """Reports each timer that fires."""
+    """Reports each timer that fires and each abort that it decides, and tells when it is read."""
 
     fired: Callable[[int, TimerFired], None]
+    aborted: Callable[[TransactionShard, TransactionStored, int], None]
+    read: Callable[[int], None]
 
     def step(self, event: Any, now_ms: int) -> Any:
         if isinstance(event, TimerFired):
             self.fired(self.shard.index, event)
-        return super().step(event, now_ms)
+        elif isinstance(event, Loaded):
+            self.read(self.shard.index)
+        out = super().step(event, now_ms)
+        for record in out.records:
+            if isinstance(record, TransactionStored) and record.state is TransactionState.PREPARE_ABORT:
+                self.aborted(self.shard, record, now_ms)
+        return out
 
 
 class WatchedIdsCores(LedTransactionCores):
@@ -129,7 +147,7 @@ class WatchedIdsCores(LedTransactionCores):
 
     def __call__(self, _: Limits, index: int) -> WatchedIdsCore:
         core = WatchedIdsCore(self._limits, index, self._begin_life, self._ids.joined)
-        core.fired = self._ids.timer_fired
+        core.fired, core.aborted, core.read = self._ids.timer_fired, self._ids.aborted, self._ids.shard_read
         return core
 
 
@@ -156,6 +174,8 @@ class SimTransactions(DrivenEngine):
         self._own: set[int] = set()
         """Those of the node's own data."""
         self._requests = 0
+        self._fences: dict[int, set[tuple[int, int]]] = {}
+        """By shard, since it was read: producer ids and epochs that only fence, which is in no record."""
         self.coordinating.start(self.engine, self, node.now)
         self.coordinating.look_on()
 
@@ -167,6 +187,31 @@ class SimTransactions(DrivenEngine):
         node.world.census[f"timers of ids fired: {timer.key[0]}"] += 1
         if not node.lease_is_proved(TopicPartition(TRANSACTIONS, shard)):
             node.world.violated("TimersUnderLease", f"{node.name} without the lease of ids {shard} fires {timer.key}")
+
+    # -- checkers 17 and 18 ---------------------------------------------------------------------------------
+
+    def shard_read(self, shard: int) -> None:
+        self._fences[shard] = set()
+
+    def aborted(self, shard: TransactionShard, record: TransactionStored, now_ms: int) -> None:
+        """A coordinator has decided it: nobody times out who could not be heard."""
+        cause, world = shard.state.ids[record.transactional_id].decision.cause, self._node.world
+        world.census[f"aborts decided: {cause.name.lower()}"] += 1
+        if cause is EndCause.TIMED_OUT:
+            heard_ms = shard.state.loaded_ms + min(record.timeout_ms, UNHEARD_MS)
+            if now_ms < heard_ms:
+                world.violated("17", f"{self._node.name} lets {record} time out at {now_ms}, before {heard_ms}")
+        elif cause in (EndCause.FENCED, EndCause.OPERATOR):
+            rotated = record.next_producer_id >= 0
+            fence = (record.next_producer_id, 0) if rotated else (record.producer_id, record.epoch)
+            self._fences.setdefault(shard.index, set()).add(fence)
+
+    def check_given(self, shard: int, reply: Any) -> None:
+        """An answer leaves: no producer is given an epoch that only fences."""
+        if reply.code or not isinstance(reply, InitProducerIdReply | EndTxnReply):
+            return
+        if (reply.producer_id, reply.epoch) in self._fences.get(shard, ()):
+            self._node.world.violated("18", f"{self._node.name} answers {reply}, whose epoch only fences")
 
     # -- what is asked --------------------------------------------------------------------------------------
 
@@ -220,6 +265,7 @@ class SimTransactions(DrivenEngine):
             self._own.discard(number)
             shard, event, back = found
             self._node.trace(f"{self._node.name} answers {number} {reply}")
+            self.check_given(shard, reply)
             self.shared.answered(self._node, shard, self.coordinating.epoch_of(shard), event, reply)
             back(reply)
         for notice in released.notices:

@@ -83,6 +83,7 @@ class Run:
         ]
         self.checks = TransactionChecks(self.world, self.nodes)
         shared = SharedByIds(self.checks.answered, self._begun_in_a_log, self._marker_late, weather.late_markers)
+        self.checks.timed_out = shared.timed_out
         clients = (self.world, self.nodes, self.network, shared, self.checks.told)
         self.transactional = ProducersHistory(*clients)
         if weather.positions or weather.workers:

@@ -4,9 +4,11 @@ By the numbers of the simulator of transactions: 1 atomic, 2 an acknowledged com
 what was shown stays, 5 one decision, 6 legal moves, epochs and owners, 7 fencing, 8 nothing hangs, 13 Complete rests on
 committed markers, 14 producer ids are unique, 15 each record is written as it was read, 16 everything ends. And that a
 shard has one coordinator at a time, and 19: a commit is refused as not open only where its transaction was aborted by
-the coordinator. 17 and 18 are looked at where they are decided and answered (`SimTransactions`). Where transactions carry positions, `PositionChecks` has the rules of these.
+the coordinator. 17 and 18 are looked at where they are decided and answered (`SimTransactions`).
+Where transactions carry positions, `PositionChecks` has the rules of these.
 """
 
+from collections.abc import Set
 from typing import Any
 
 from muster.coordinator.errors import ErrorCode
@@ -40,6 +42,8 @@ class TransactionChecks:
         self.given: dict[tuple[int, int], Any] = {}
         self.positions: PositionChecks | None = None
         """Where transactions carry positions."""
+        self.timed_out: Set[tuple[int, int]] = frozenset()
+        """Producer ids and epochs of the aborts that a coordinator decided at a timeout."""
         self.latest: dict[int, int] = {}
         """By shard: the leader epoch of the last answer."""
 
@@ -73,7 +77,7 @@ class TransactionChecks:
         why = ""
         for decided_in, record in aborted:
             others = [each for each in self.history.producers if each.transactional_id == event.transactional_id]
-            if record.updated_ms - record.started_ms >= record.timeout_ms:
+            if (record.producer_id, record.epoch) in self.timed_out:  # Their times may be of two nodes' clocks.
                 why = "its timeout"
             elif decided_in < epoch and any(each.name != event.client for each in others):
                 why = "a new instance, told by a former coordinator"

@@ -64,6 +64,8 @@ class SharedByIds:
     begun: Callable[[], None]
     late: Callable[["SimNode"], None]
     late_rate: float
+    timed_out: set[tuple[int, int]] = field(default_factory=set)
+    """Producer ids and epochs of the aborts that a coordinator has decided at a timeout."""
     connections: int = 0
     fresh: Iterator[int] = field(default_factory=lambda: count(100))
 
@@ -198,6 +200,7 @@ class SimTransactions(DrivenEngine):
         cause, world = shard.state.ids[record.transactional_id].decision.cause, self._node.world
         world.census[f"aborts decided: {cause.name.lower()}"] += 1
         if cause is EndCause.TIMED_OUT:
+            self.shared.timed_out.add((record.producer_id, record.epoch))
             heard_ms = shard.state.loaded_ms + min(record.timeout_ms, UNHEARD_MS)
             if now_ms < heard_ms:
                 world.violated("17", f"{self._node.name} lets {record} time out at {now_ms}, before {heard_ms}")

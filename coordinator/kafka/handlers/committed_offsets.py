@@ -32,7 +32,7 @@ from muster.coordinator.kafka.handlers.offset_commit_reader import (
     success_answer,
 )
 from muster.coordinator.kafka.protocol import check_length, check_optional_length
-from muster.long_work import AT_ONCE, make_aside, work_through
+from muster.long_work import AT_ONCE, make_aside, sort_in_runs, work_through
 from muster.storage.errors import StorageError
 
 KNOWS_GROUP_ID_NOT_FOUND: Final = 9
@@ -406,7 +406,7 @@ def fetched_topic_rows(path: str, asked: list[Any] | None, reply: effects.Offset
     """Rows by topic, in the order asked, or in that of the names where everything was asked for."""
     if asked is None:
         wanted: dict[str, list[int]] = {}
-        for topic, partition in sorted(reply.offsets):
+        for topic, partition in sort_in_runs(reply.offsets):
             wanted.setdefault(topic, []).append(partition)
         pairs = list(wanted.items())
     else:

@@ -37,6 +37,7 @@ from muster.coordinator.errors import ErrorCode
 from muster.coordinator.rpc.v1 import coordinator_service_pb2 as pb
 from muster.coordinator.rpc.v1 import errors_pb2, ledger_pb2
 from muster.coordinator.runtime.node_status import Condition, RefusedCommits
+from muster.long_work import sort_in_runs
 
 # Interruptions of the coordinator
 # --------------------------------
@@ -234,7 +235,7 @@ def build_offset_fetch_response(
     `in_zookeeper`: whose position is the one that the group keeps there.
     """
     found: dict[tuple[str, int], pb.OffsetFetchPartition] = {}
-    for topic, partition in sorted(reply.offsets) if sort else reply.offsets:
+    for topic, partition in sort_in_runs(reply.offsets) if sort else reply.offsets:
         stored = reply.offsets[topic, partition]
         found[topic, partition] = build_fetched_offset(partition, stored)
     for (topic, partition), code in reply.refused.items():

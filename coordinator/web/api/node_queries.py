@@ -4,6 +4,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from operator import itemgetter
 from typing import Any, Final
 
 from google.protobuf.message import Message
@@ -139,7 +140,11 @@ class NodeQueries:
             return []
         answer = await self.call("OffsetFetch", request)
         check_group_code(answer.error_code, answer.error_message, f"group {found.group_id!r}")
-        return await make_aside(lambda: [lag for _, lag in sorted(map_lags([answer], owners).items())], rows)
+
+        def in_order() -> list[PartitionLag]:
+            return [lag for _, lag in sort_in_runs(map_lags([answer], owners).items(), key=itemgetter(0))]
+
+        return await make_aside(in_order, rows)
 
     async def commit_history(self, group: str) -> CommitHistory:
         """How its positions moved, as far as this node knows."""

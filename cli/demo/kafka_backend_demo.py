@@ -10,7 +10,7 @@ from pathlib import Path
 from secrets import token_hex
 from typing import Any, Final
 
-from confluent_kafka import Consumer, KafkaException, Producer
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 from rich.console import Console
 from rich.text import Text
@@ -25,6 +25,8 @@ from muster.client.errors import ClientError
 
 NODES: Final = (1, 2)
 SHARDS: Final = 4
+TRIES: Final = 5
+"""To make the topic, where connections break."""
 PARTITIONS: Final = 6
 RECORDS: Final = 3_000
 """Sent before anybody reads, and once more behind the kill."""
@@ -193,8 +195,19 @@ class KafkaBackendDemo(DemoRun):
         return ",".join(doors), addresses
 
     def _make(self, servers: str, copies: int) -> None:
+        """Make the demo's topic. Where a connection broke, it is asked for again, and may be there then."""
         client = AdminClient({"bootstrap.servers": servers, "log_level": 0})
-        client.create_topics([NewTopic(self._name, PARTITIONS, copies)])[self._name].result(timeout=30)
+        for tries_left in reversed(range(TRIES)):
+            try:
+                client.create_topics([NewTopic(self._name, PARTITIONS, copies)])[self._name].result(timeout=30)
+                return
+            except KafkaException as error:
+                code = error.args[0].code()
+                if code == KafkaError.TOPIC_ALREADY_EXISTS:
+                    return
+                if code != KafkaError._TRANSPORT or not tries_left:
+                    what = f"topic {self._name} could not be made through the nodes: {error.args[0].str()}"
+                    raise CommandError(what, "", "their logs say more (--keep)") from error
 
     def _clear(self, upstream: AdminClient) -> None:
         """The demo's two topics go; what else there is was not touched."""

@@ -174,6 +174,7 @@ async def file_taken_away(data: Path) -> None:
             await asyncio.to_thread(node.broker.flush, [("t", 0)])
         await until(lambda: bool(node.condition_reporter.conditions.current()))
         code, _, complaint = await asked(node)
-        assert (code, len(complaint)) == (4, 1)
-        assert complaint[0].startswith(f"error: log-fenced:t-0: {refusal.value} (since 20")
-        assert f"{taken} has been removed or replaced" in complaint[0]
+        assert code == 4
+        (fenced,) = [line for line in complaint if "log-fenced" in line]  # a busy machine is told of as well
+        assert f"log-fenced:t-0: {refusal.value} (since 20" in fenced
+        assert f"{taken} has been removed or replaced" in fenced

@@ -12,6 +12,7 @@ from muster.coordinator.edge.request_limits import MalformedGroupRequest
 from muster.coordinator.rpc.v1 import coordinator_service_pb2 as pb
 from muster.coordinator.server.grpc.adapter import GrpcMethods
 from muster.coordinator.server.rpc_dispatch import MethodKind, ServiceMethod
+from muster.long_work import REQUEST_THREAD
 
 NAME = "/coordinator.rpc.v1.GroupCoordinator/OffsetFetch"
 
@@ -48,6 +49,7 @@ def test_the_bytes_of_a_refused_request_are_not_kept() -> None:
         with pytest.raises(Aborted, match="partition_indexes"):
             asyncio.run(serve(data, call))
         assert call.kept is not None
+        REQUEST_THREAD.submit(int).result()  # the thread that has read it lets go of it a moment later
         assert sys.getrefcount(data) == alone
     finally:
         gc.enable()

@@ -18,12 +18,14 @@ import org.apache.kafka.common.TopicPartition;
  * after another, is fenced, and is timed out and goes on; then it prints what a reader of committed records gets.
  */
 public class TransactionStory {
+  private static volatile String doing = "making the topic";
+
   public static void main(String[] arguments) {
     try {
       play(arguments);
     } catch (Throwable why) {  // Java's launcher of sources fails at exceptions of Kafka, which have no stack trace
       System.out.flush();
-      System.err.println(why);
+      System.err.println(why + " (" + doing + ")");
       System.exit(1);
     }
   }
@@ -38,6 +40,7 @@ public class TransactionStory {
       System.out.println("level " + (found == null ? "none" : found.maxVersionLevel()));
     }
     KafkaProducer<byte[], byte[]> first = producer(address, topic + ".java", 60_000);
+    doing = "the first transactions";
     first.initTransactions();
     first.beginTransaction();
     send(first, topic, 0, "committed");
@@ -50,14 +53,16 @@ public class TransactionStory {
     first.beginTransaction();
     first.commitTransaction();
     for (int number = 0; number < 200; number++) {
+      doing = "round " + number;
       first.beginTransaction();
-      send(first, topic, number % 2, "round " + number);
+      send(first, topic, number % 2, doing);
       if (number % 10 == 9) {
         first.abortTransaction();
       } else {
         first.commitTransaction();
       }
     }
+    doing = "a second one fences the first";
     first.beginTransaction();
     send(first, topic, 0, "left open");
     first.flush();
@@ -77,6 +82,7 @@ public class TransactionStory {
     second.close();
 
     KafkaProducer<byte[], byte[]> slow = producer(address, topic + ".slow", 3_000);
+    doing = "a slow one is timed out";
     slow.initTransactions();
     slow.beginTransaction();
     send(slow, topic, 1, "too slow");
@@ -106,10 +112,11 @@ public class TransactionStory {
     }
   }
 
+  // Before its marker is written, a record of the same epoch is taken, and aborted.
   private static void await(String address, String topic) throws ExecutionException, InterruptedException {
     try (Admin admin = Admin.create(Map.of("bootstrap.servers", (Object) address))) {
       while (admin.listTransactions().all().get().stream().anyMatch(
-          each -> each.transactionalId().equals(topic + ".slow") && each.state().toString().equals("Ongoing"))) {
+          each -> each.transactionalId().equals(topic + ".slow") && !each.state().toString().equals("CompleteAbort"))) {
         Thread.sleep(50);
       }
     }

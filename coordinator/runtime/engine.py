@@ -352,6 +352,7 @@ class Engine:
                     events = stepped + 1
                     break
         self._ahead -= events
+        self._stepper.rows = 0  # timers have as many of their own: whoever asks for much delays nobody's deadline
         if not self._ahead and self._deadlines.timers.is_due(self._round_ms) and not self._flushing.silences(now_ms):
             events += self._fire_timers(now_ms, self._round_ms)
         if self._stepper.queued:

@@ -105,8 +105,8 @@ class GroupRequests:
     @asynccontextmanager
     async def take_turn(self, groups: int) -> AsyncIterator[None]:
         """For a question about so many groups, until its answer is in bytes: very many are asked about for one caller
-        at a time. The replies of fifty who ask about thousands each would be more
-        objects than a garbage collection, during which the node stands still, looks through in a tenth of a second."""
+        at a time. The replies of fifty who ask about thousands each would be more objects than a garbage collection,
+        during which the node stands still, looks through in a tenth of a second."""
         if groups <= MAX_GROUPS_PER_TURN:
             yield
             return

@@ -320,6 +320,15 @@ def test_timers_that_look_at_many_rows_have_several_turns(monkeypatch: pytest.Mo
     assert len([event for event in bench.core().seen if isinstance(event, TimerFired)]) == 5
 
 
+def test_questions_about_many_rows_delay_no_timer(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stepper, "MAX_ROWS_IN_TURN", 2)
+    bench = Bench()
+    bench.turn(0, *(heartbeat(number, member_id=f"m{number}") for number in range(3)))
+    bench.core().rows_of_a_fetch = 2
+    bench.turn(SESSION_MS, fetch(9))
+    assert len([event for event in bench.core().seen if isinstance(event, TimerFired)]) == 3
+
+
 # -- limits -------------------------------------------------------------------------------------------------------
 
 

@@ -7,7 +7,7 @@ A broker that cannot keep one more session in mind answers all that it is asked 
 import asyncio
 from collections.abc import Mapping
 from contextlib import suppress
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from muster.coordinator.kafka.codec.codec import struct
 from muster.coordinator.kafka_backend.upstream.connection import READ
@@ -24,8 +24,18 @@ LAST_EPOCH: Final = (1 << 31) - 1
 NO_MORE: Final = -1
 """The epoch of a request after which the broker may forget the session."""
 
+NO_EPOCH: Final = -1
+
 CLOSE_S: Final = 0.5
 """For telling it so: a broker has room for a thousand sessions, and drops those that nobody uses by itself."""
+
+
+class FetchPlace(NamedTuple):
+    """Where in a partition to read on. leader_epoch: of the batch before there, so that a leader whose log parted from
+    what was read says so (KIP-320); NO_EPOCH: none was read."""
+
+    offset: int
+    leader_epoch: int = NO_EPOCH
 
 
 class TopicFetchSession:
@@ -37,13 +47,13 @@ class TopicFetchSession:
         self._topic = topic
         self._id = self._epoch = 0
         """0 of the epoch: the next request names everything, and begins a session in place of the one with this id."""
-        self._asked: dict[int, int] = {}
-        """By partition, the offset that the broker has in mind."""
+        self._asked: dict[int, FetchPlace] = {}
+        """By partition, what the broker has in mind."""
         self._ends: dict[int, int] = {}
         """By partition, where the broker said last that what is committed ends."""
 
-    async def fetch(self, wanted: Mapping[int, int]) -> dict[int, Any]:
-        """What there is from these offsets on, by partition, as Fetch answers it; of what has nothing new, nothing.
+    async def fetch(self, wanted: Mapping[int, FetchPlace]) -> dict[int, Any]:
+        """What there is from these places on, by partition, as Fetch answers it; of what has nothing new, nothing.
         Without those that the broker does not know. Raises UpstreamError; the next fetch then names everything."""
         began, self._epoch = self._epoch, 0  # until there is an answer
         answer = await self._ask(wanted, began)
@@ -74,13 +84,18 @@ class TopicFetchSession:
             partition_index=partition, high_watermark=self._ends[partition]
         )
 
-    async def _ask(self, wanted: Mapping[int, int], epoch: int) -> Any:
+    async def _ask(self, wanted: Mapping[int, FetchPlace], epoch: int) -> Any:
         asked = self._asked if epoch else {}
         part = struct("FetchRequest.topics.partitions")
         moved = [
-            part(partition=number, fetch_offset=offset, partition_max_bytes=PORTION)
-            for number, offset in wanted.items()
-            if asked.get(number) != offset
+            part(
+                partition=number,
+                fetch_offset=place.offset,
+                last_fetched_epoch=place.leader_epoch,
+                partition_max_bytes=PORTION,
+            )
+            for number, place in wanted.items()
+            if asked.get(number) != place
         ]
         gone = sorted(asked.keys() - wanted.keys())
         forgotten = struct("FetchRequest.forgotten_topics_data")

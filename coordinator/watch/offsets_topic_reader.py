@@ -1,8 +1,8 @@
 """Reads a Kafka's `__consumer_offsets` from its begin and follows it: one fetch at a time of each leader, for all
 partitions that it leads.
 
-Each partition is a `WatchedPartition`. One whose log is shorter than what was read of it (the topic was made anew, or
-a leader lost records) is read again from its begin.
+Each partition is a `WatchedPartition`. One whose log does not have any more what was read of it (the topic was made
+anew, or a leader lost records) is read again from its begin.
 """
 
 import asyncio
@@ -23,7 +23,7 @@ from muster.coordinator.kafka_backend.upstream.record_requests import (
     list_offsets,
 )
 from muster.coordinator.kafka_backend.upstream.upstream_client import NO_LEADER, TopicMetadata, Upstream
-from muster.coordinator.watch.fetch_session import TopicFetchSession
+from muster.coordinator.watch.fetch_session import NO_EPOCH, FetchPlace, TopicFetchSession
 from muster.coordinator.watch.watched_partition import WatchedPartition
 from muster.long_work import PieceSize
 
@@ -112,6 +112,9 @@ class ReaderListener(Protocol):
     def troubled(self, partition: int, why: str) -> None:
         """It cannot be read now; why, as a sentence, or "" where it can again."""
 
+    def changed(self, what: str) -> None:
+        """The topic has not any more what it had; what happened, as a sentence."""
+
 
 @dataclass(slots=True)
 class WatchedPosition:
@@ -124,8 +127,14 @@ class WatchedPosition:
     read_bytes: int = 0
     size_bytes: int = 0
     trouble: str = ""
+    names_epoch: bool = True
+    """Of the last batch, to its leader. Not to one that does not know the epochs of its own batches."""
     piece: PieceSize = field(default_factory=PieceSize)
     """Of batches that are taken at once: the loop has others to serve, and a record of very many members takes long."""
+
+    @property
+    def place(self) -> FetchPlace:
+        return FetchPlace(self.next, self.watched.leader_epoch if self.names_epoch else NO_EPOCH)
 
     @property
     def progress(self) -> ReadingProgress:
@@ -167,6 +176,8 @@ class OffsetsTopicReader:
         """When something happened last, by the loop's time."""
         self._stale = asyncio.Event()
         self._topic_id = b""
+        self._unknown_epochs: dict[int, int] = {}
+        """By partition, the last epoch that its leader did not know."""
         self._allowed = True
 
     def start(self) -> None:
@@ -230,6 +241,8 @@ class OffsetsTopicReader:
         if topic is None or topic.code or not topic.parts:
             return
         anew = bool(self._topic_id) and topic.topic_id != self._topic_id
+        if anew:
+            self._listener.changed(f"{OFFSETS_TOPIC} was deleted and made anew: it is read again from its begin")
         self._topic_id = topic.topic_id
         wanted = set(self._listener.found_partitions(len(topic.parts)))
         for each in self._positions.keys() - wanted:
@@ -284,7 +297,7 @@ class OffsetsTopicReader:
         if not ready:
             return True
         session = self._sessions.setdefault(leader, TopicFetchSession(self._upstream, leader, OFFSETS_TOPIC))
-        told = await session.fetch({each: position.next for each, position in ready.items()})
+        told = await session.fetch({each: position.place for each, position in ready.items()})
         self._flowing[leader] = any(len(each.records or b"") >= MUCH_BYTES for each in told.values())
         return any([await self._take(each, told.get(each)) for each in ready if self._reads(each, ready)])
 
@@ -336,6 +349,10 @@ class OffsetsTopicReader:
             return True
         self._allow(True)
         self._trouble([partition], "")
+        parted = came.diverging_epoch
+        if parted is not None and parted.end_offset >= 0:
+            self._read_parted(partition, parted.end_offset)
+            return False
         data = came.records or b""
         await self._take_batches(partition, memoryview(data))
         if not data and position.next < position.goal:
@@ -376,7 +393,8 @@ class OffsetsTopicReader:
         self._listener.progressed(partition, self._positions[partition].progress)
 
     async def _find_place(self, partition: int) -> None:
-        """It was asked for an offset that is not there: its begin was removed meanwhile, or it is another log now."""
+        """It was asked for an offset that is not there: its begin was removed meanwhile, or it is another log now.
+        Or the offset is there, and its leader knows nothing of the epoch of the batch before it."""
         position = self._positions[partition]
         place = (OFFSETS_TOPIC, partition)
         leader = self._upstream.leader(*place)
@@ -385,6 +403,26 @@ class OffsetsTopicReader:
         if begins.code or ends.code:
             return
         if ends.offset < position.next:
-            self.read_again(partition)
-        else:
-            position.next = max(position.next, begins.offset)
+            self._read_parted(partition, ends.offset)
+        elif begins.offset > position.next:
+            self._listener.changed(
+                f"{OFFSETS_TOPIC}-{partition} begins at offset {begins.offset} now, and had been read up to "
+                f"{position.next}: what was between was removed before it was read, so rebalances may be missing"
+            )
+            position.next = begins.offset
+        elif (epoch := position.place.leader_epoch) != NO_EPOCH:
+            if self._unknown_epochs.get(partition) == epoch:
+                position.names_epoch = False
+            else:
+                self._unknown_epochs[partition] = epoch
+                self._read_parted(partition)
+
+    def _read_parted(self, partition: int, offset: int | None = None) -> None:
+        """Of what was read of it, the leader has nothing from there on. None: it does not tell from where."""
+        where = "" if offset is None else f" at offset {offset}"
+        self._listener.changed(
+            f"{OFFSETS_TOPIC}-{partition} was truncated{where}, and had been read up to "
+            f"{self._positions[partition].next}: it is read again, and rebalances that were told from the rest are no "
+            "longer in its records"
+        )
+        self.read_again(partition)

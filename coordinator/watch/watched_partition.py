@@ -280,6 +280,8 @@ class WatchedPartition:
         self.records = 0
         self.next_offset = -1
         """Behind the last batch taken."""
+        self.leader_epoch = -1
+        """Of the last batch taken; -1: none was."""
         self._positions = WatchedPositions()
         self._past = PastRecords()
         self._pending: dict[int, list[tuple[bytes, bytes | None]]] = {}
@@ -320,7 +322,7 @@ class WatchedPartition:
         rows, last_ms, usual_ms, changed = positions.rows, positions.last_ms, positions.usual_ms, positions.changed
         commits, due_ms = positions.commits, positions.due_ms
         read_from_ms, next_offset, records = self._positions_since_ms, self.next_offset, 0
-        at, end = 0, len(data)
+        at, end, last = 0, len(data), -1
         while at < most and end - at >= HEADER_SIZE:
             if (lone := lones.get(data[at + LONE_AT : at + LONE_END])) is not None and end - at >= lone.size:
                 unpack, size, size_behind, begins, metadata_size, tags_wanted, value_at, _ = lone
@@ -354,6 +356,7 @@ class WatchedPartition:
                     if at_ms >= due_ms[row]:
                         positions.sample(row, at_ms, value)
                     changed[key] = value
+                    last = at
                     at += size
                     records += 1
                     continue
@@ -363,7 +366,7 @@ class WatchedPartition:
                 break
             begin, at = at, stop
             if newest_ms < read_from_ms and (passed := self._pass_positions(data, begin, most)) > begin:
-                at, next_offset = passed, max(next_offset, self.next_offset)
+                at, next_offset, last = passed, max(next_offset, self.next_offset), -1
                 continue
             if magic != MAGIC or length < LEAST_LENGTH or checksum_of(data[begin + ATTRIBUTES_AT : stop]) != checksum:
                 old = magic < MAGIC
@@ -372,7 +375,7 @@ class WatchedPartition:
             if base_offset + last_delta < next_offset:
                 self.skip("batch that was there before")
                 continue
-            next_offset = base_offset + last_delta + 1
+            next_offset, last = base_offset + last_delta + 1, begin
             body, place, close, pending = data, begin + HEADER_SIZE, stop, None
             if attributes & UNUSUAL:
                 opened = self._open(data, begin, stop, attributes)
@@ -443,6 +446,8 @@ class WatchedPartition:
             records += taken
         self.next_offset = next_offset
         self.records += records
+        if last >= 0:
+            self.leader_epoch = batch_in(data, last).leader_epoch
         return at
 
     def _take_lone(self, body: bytes) -> bool:
@@ -519,7 +524,8 @@ class WatchedPartition:
             self.records += count
             last, at = at, stop
         if last >= 0:
-            self.next_offset = batch_in(data, last).next_offset
+            batch = batch_in(data, last)
+            self.next_offset, self.leader_epoch = batch.next_offset, batch.leader_epoch
         return at
 
     # What is not plain

@@ -45,6 +45,13 @@ class WatchedKafka:
         for partition in range(partitions):
             self.catalog.ends[OFFSETS_TOPIC, partition] = (0, 0)
 
+    def truncate(self) -> None:
+        """Its leader has lost all records, as one that was elected uncleanly."""
+        self.logs.clear()
+        for partition in self.ends:
+            self.ends[partition] = 0
+            self.catalog.ends[OFFSETS_TOPIC, partition] = (0, 0)
+
     def grow(self, partitions: int) -> None:
         for partition in range(len(self.topic.leaders), partitions):
             self.catalog.ends[OFFSETS_TOPIC, partition] = (0, 0)

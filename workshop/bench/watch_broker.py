@@ -8,7 +8,7 @@ import asyncio
 import contextlib
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
-from statistics import median
+from statistics import mean
 
 from muster.coordinator.kafka.codec.codec import struct
 from muster.storage.records.batch import encode_batch
@@ -19,9 +19,9 @@ from muster.workshop.bench.report import BenchRow, at_most
 
 GROUPS, CONNECTIONS, POSITIONS = 500, 20, 6
 HEARTBEAT_S, COMMIT_S = 3.0, 5.0
-WARM_S, WINDOW_S, TURNS = 60.0, 25.0, 3
-SETTLE_S = 6.0
-"""Until a node that has just begun to watch has read all there is, and the broker's classes are loaded."""
+WARM_S, WINDOW_S, TURNS = 60.0, 60.0, 4
+SETTLE_S = 45.0
+"""Until a node that has just begun to watch has read all there is, and looks as seldom as it does in calm."""
 WANTED = 1.02
 FIND, TRIES = 3, 100
 TOPIC = "orders"
@@ -38,20 +38,21 @@ def measure_broker(name: str, home: str, place: str, bench: str) -> Iterator[Ben
 
 
 async def take_turns(broker: KafkaBroker) -> tuple[float, float]:
-    """Seconds of the broker's processor time in a second: not watched, and watched; the median of several turns."""
+    """Seconds of the broker's processor time in a second: not watched, and watched; the mean of several turns,
+    whose order has what drifts, as a JVM that still compiles, cost both the same."""
     async with run_groups(broker):
         await asyncio.sleep(WARM_S)
         with watching_process(broker):  # what it asks has to be compiled, too
             await asyncio.sleep(WARM_S)
         used: dict[bool, list[float]] = {False: [], True: []}
         for turn in range(2 * TURNS):
-            watching = turn % 4 in (1, 2)  # not, is, is, not: what drifts costs both the same
+            watching = turn % 4 in (1, 2)  # not, is, is, not
             with watching_process(broker) if watching else contextlib.nullcontext():
                 await asyncio.sleep(SETTLE_S)
                 began_s, began_cpu_s = time.perf_counter(), broker.cpu_s()
                 await asyncio.sleep(WINDOW_S)
                 used[watching].append((broker.cpu_s() - began_cpu_s) / (time.perf_counter() - began_s))
-        return median(used[False]), median(used[True])
+        return mean(used[False]), mean(used[True])
 
 
 @contextlib.contextmanager

@@ -124,6 +124,9 @@ class ReadingWatcher:
     def troubled(self, partition: int, why: str) -> None:
         """It goes on by itself."""
 
+    def changed(self, what: str) -> None:
+        """It goes on by itself."""
+
 
 async def read_as_muster(address: str) -> float:
     """Seconds of processor time."""

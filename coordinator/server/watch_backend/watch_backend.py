@@ -13,6 +13,8 @@ from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, cast
 
+import structlog
+
 from muster.coordinator.core.model.events import GroupSeen, GroupsVanished, RecordsWatched, TopicsChanged, WatchStood
 from muster.coordinator.core.model.records import LedgerRecord, Record
 from muster.coordinator.core.model.types import Limits
@@ -81,6 +83,8 @@ if TYPE_CHECKING:
     from muster.coordinator.server.security.node_security import NodeSecurity
     from muster.coordinator.server.security.security_store import SecurityStore
 
+log = structlog.get_logger("muster.watch")
+
 SHARDS_BY_DEFAULT: Final = 50
 """Kafka's offsets.topic.num.partitions, as long as nobody has committed anything."""
 
@@ -97,6 +101,9 @@ TOPICS_MS: Final = 30_000
 
 LOGS_S: Final = 1.0
 """How often it is looked whether the brokers' logs have grown."""
+
+CHANGED_S: Final = 600.0
+"""How long health tells that the topic lost what had been read of it: reading it again may take a moment only."""
 
 SENTENCES_AT_ONCE: Final = 10
 """That are taken in one piece: each may explain a few rebalances."""
@@ -417,8 +424,10 @@ class KafkaWatchBackend(WatchBackend):
         """By partition, how far it has been read."""
         self._count = SHARDS_BY_DEFAULT
         """Partitions of the topic."""
-        self._grown = ""
-        """That it has another number of partitions than it had, as a sentence."""
+        self._changed = ""
+        """What the topic does not have any more, as a sentence, until it has been read again and `CHANGED_S` after."""
+        self._changed_s = 0.0
+        """When that was seen, by the loop's time."""
         self._topics_trouble = ""
         self._read: set[int] = set()
         """Partitions that have been read to where they ended, and are not answered for yet."""
@@ -519,7 +528,7 @@ class KafkaWatchBackend(WatchBackend):
     def found_partitions(self, count: int) -> range:
         if count != self._count or not self._found:
             if self._found:
-                self._grown = (
+                self.changed(
                     f"{OFFSETS_TOPIC} has {plural(count, 'partition')} now, and had {self._count} before: what is "
                     "told of a group begins with what its new partition has"
                 )
@@ -567,6 +576,10 @@ class KafkaWatchBackend(WatchBackend):
             self._troubles.pop(partition, None)
         if self._excuses.get(partition) and not self._looks.hidden:
             self._excuse(partition, f"{OFFSETS_TOPIC}-{partition} cannot be read: {why}" if why else "reading goes on")
+
+    def changed(self, what: str) -> None:
+        self._changed, self._changed_s = what, asyncio.get_running_loop().time()
+        log.warning("the watched topic changed", what=what)
 
     def _excuse(self, partition: int, excuse: str) -> None:
         """Of a partition; those of all partitions are of all shards where the topic has another number of them."""
@@ -620,8 +633,9 @@ class KafkaWatchBackend(WatchBackend):
                     await self._forget_vanished(partition)
                     self._excuse(partition, "")
                 self._read.discard(partition)
-            if not any(self._excuses.values()):
-                self._grown = ""
+            told_s = asyncio.get_running_loop().time() - self._changed_s
+            if self._changed and not any(self._excuses.values()) and told_s >= CHANGED_S:
+                self._changed = ""
 
     async def _forget_vanished(self, partition: int) -> None:
         """A partition has been read anew: groups that it should have, and of which it says nothing, are gone."""
@@ -657,7 +671,7 @@ class KafkaWatchBackend(WatchBackend):
             more = f" (and {len(self._troubles) - 1} more partitions)" if len(self._troubles) > 1 else ""
             seen = "so its groups are missing, or as they were last seen"
             return f"{OFFSETS_TOPIC}-{partition}{more} cannot be read, {seen}: {why}"
-        return self._grown or self._topics_trouble or self._looks.trouble() or self._logs.trouble
+        return self._changed or self._topics_trouble or self._looks.trouble() or self._logs.trouble
 
     def _topics_troubled(self, sentence: str) -> None:
         self._topics_trouble = sentence

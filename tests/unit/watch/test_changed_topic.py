@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from muster.coordinator.server.watch_backend import watch_backend
 from muster.coordinator.watch import offsets_topic_reader
 from tests.fakes.upstream_broker import UpstreamBroker
 from tests.fakes.watched_kafka import WatchedKafka, Watching, watching
@@ -21,6 +22,7 @@ def run(
 ) -> None:
     for pause in ("IDLE_S", "CALM_IDLE_S", "PAUSE_S", "LONG_PAUSE_S", "SAME_S"):
         monkeypatch.setattr(offsets_topic_reader, pause, 0.01)
+    monkeypatch.setattr(watch_backend, "CHANGED_S", 0.0)
 
     async def whole() -> None:
         async with UpstreamBroker() as broker:
@@ -39,6 +41,21 @@ def test_groups_that_went_with_a_topic_that_was_made_anew_are_gone(monkeypatch: 
         one.kafka.make(2, b"two")
         one.kafka.write("pay")
         await one.until(lambda: one.groups() == {"pay"})
+        await one.until(lambda: not one.said())
+
+    run(story, monkeypatch)
+
+
+def test_a_topic_that_lost_records_is_told_for_a_while_and_read_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def story(one: Watching) -> None:
+        monkeypatch.setattr(watch_backend, "CHANGED_S", 3_600.0)
+        one.kafka.truncate()
+        await one.until(lambda: "was truncated at offset 0" in one.said())
+        await one.until(lambda: one.groups() == set())
+        one.kafka.write("pay")
+        await one.until(lambda: one.groups() == {"pay"})
+        assert "was truncated" in one.said()
+        monkeypatch.setattr(watch_backend, "CHANGED_S", 0.0)
         await one.until(lambda: not one.said())
 
     run(story, monkeypatch)

@@ -9,11 +9,22 @@ import pytest
 from muster.coordinator.kafka.codec.codec import struct
 from muster.coordinator.kafka_backend.upstream.protocol import Unreached, UpstreamAddress, UpstreamRefused
 from muster.coordinator.kafka_backend.upstream.upstream_client import Upstream
-from muster.coordinator.watch.fetch_session import LAST_EPOCH, NO_MORE, NOT_FOUND, WRONG_EPOCH, TopicFetchSession
+from muster.coordinator.watch.fetch_session import (
+    LAST_EPOCH,
+    NO_MORE,
+    NOT_FOUND,
+    WRONG_EPOCH,
+    FetchPlace,
+    TopicFetchSession,
+)
 from tests.fakes.upstream_broker import HANG_UP, UpstreamBroker
 from tests.fakes.upstream_catalog import Told, UpstreamCatalog
 
 TOPIC = "__consumer_offsets"
+
+
+def places(wanted: dict[int, int]) -> dict[int, FetchPlace]:
+    return {number: FetchPlace(offset) for number, offset in wanted.items()}
 
 
 class SessionBroker:
@@ -69,7 +80,7 @@ class SessionBroker:
         """By partition, where it ends and what came."""
         return {
             number: (each.high_watermark, each.records or b"")
-            for number, each in (await self.session.fetch(wanted)).items()
+            for number, each in (await self.session.fetch(places(wanted))).items()
         }
 
     @property
@@ -102,6 +113,19 @@ def test_only_what_has_moved_on_is_named_and_what_has_nothing_new_is_told_all_th
         assert await scene.heard({0: 5, 1: 0}) == {0: (5, b""), 1: (2, b"new")}
         assert await scene.heard({0: 5, 1: 2}) == {0: (5, b""), 1: (2, b"")}
         assert scene.named == [{0: 0, 1: 0}, {0: 5}, {}, {1: 2}]
+
+    run(story)
+
+
+def test_a_place_of_another_leader_epoch_is_named_again() -> None:
+    async def story(scene: SessionBroker) -> None:
+        for epoch in (3, 3, 4):
+            await scene.session.fetch({0: FetchPlace(5, epoch), 1: FetchPlace(0)})
+        epochs = [
+            {part.partition: part.last_fetched_epoch for topic in request.topics for part in topic.partitions}
+            for request in scene.broker.of("Fetch")
+        ]
+        assert epochs == [{0: 3, 1: -1}, {}, {0: 4}]
 
     run(story)
 

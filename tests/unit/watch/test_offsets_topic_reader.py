@@ -31,6 +31,7 @@ class Heard:
         self.bytes: dict[int, list[tuple[int, int]]] = {}
         self.troubles: dict[int, str] = {}
         self.counts: list[int] = []
+        self.changes: list[str] = []
         self.allowed = True
         self._news = asyncio.Event()
 
@@ -71,6 +72,10 @@ class Heard:
         self.troubles[partition] = why
         self._news.set()
 
+    def changed(self, what: str) -> None:
+        self.changes.append(what)
+        self._news.set()
+
 
 class Scene:
     """One broker, which leads an offsets topic whose partitions have these logs: where each begins, and its records."""
@@ -81,6 +86,9 @@ class Scene:
         self.topic = Told(b"one", 2)
         self.catalog.all_know(**{OFFSETS_TOPIC: self.topic})
         self.logs: dict[int, tuple[int, int]] = {}
+        self.epochs: dict[int, list[tuple[int, int]]] = {}
+        """Of a partition, the epochs of its leaders, and where each begins; no leader: 0."""
+        self.knows_no_epochs = False
         self.code = 0
         self.away = False
         self.sizes: dict[int, int] = {}
@@ -117,11 +125,26 @@ class Scene:
         begin, end = self.logs[part.partition]
         code = self.code or (0 if begin <= part.fetch_offset <= end else OUT_OF_RANGE)
         records = b""
-        if not code and part.fetch_offset < end:
+        epochs = self.epochs.get(part.partition, [(0, 0)])
+        told = struct("FetchResponse.responses.partitions.diverging_epoch")
+        parted = None
+        if not code and part.last_fetched_epoch >= 0:
+            if self.knows_no_epochs or part.last_fetched_epoch > epochs[-1][0]:
+                code = OUT_OF_RANGE  # as Kafka 4.1.1 says
+            epoch = max(epoch for epoch, _ in epochs if epoch <= part.last_fetched_epoch)
+            its_end = next((start for later, start in epochs if later > epoch), end)
+            if not code and (epoch < part.last_fetched_epoch or its_end < part.fetch_offset):
+                parted = told(epoch=epoch, end_offset=its_end)
+        if not code and parted is None and part.fetch_offset < end:
             made: list[NewRecord] = [(1, b"\x00\x7f", b"", ()) for _ in range(end - part.fetch_offset)]
-            records = encode_batch(made, base_offset=part.fetch_offset)
+            records = encode_batch(made, base_offset=part.fetch_offset, leader_epoch=epochs[-1][0])
         return struct("FetchResponse.responses.partitions")(
-            partition_index=part.partition, error_code=code, high_watermark=end, log_start_offset=begin, records=records
+            partition_index=part.partition,
+            error_code=code,
+            high_watermark=end,
+            log_start_offset=begin,
+            diverging_epoch=parted,
+            records=records,
         )
 
     def has_read(self, partition: int, records: int) -> Callable[[], bool]:
@@ -218,6 +241,76 @@ def test_a_log_that_lost_records_is_read_again_from_its_begin(monkeypatch: pytes
         scene.write(0, 0, 2)
         await scene.heard.until(scene.has_read(0, 2))
         assert scene.heard.made == [0, 1, 0]
+        assert [what for what in scene.heard.changes if "truncated at offset 2, and had been read up to 3" in what]
+
+    run(story, monkeypatch)
+
+
+def test_a_log_that_lost_records_and_has_as_many_others_since_is_read_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def story(scene: Scene) -> None:
+        await scene.heard.until(scene.has_read(0, 3))
+        scene.epochs[0] = [(0, 0), (2, 1)]
+        scene.write(0, 0, 9)
+        await scene.heard.until(scene.has_read(0, 9))
+        assert scene.heard.made == [0, 1, 0]
+        (what,) = scene.heard.changes
+        assert "truncated at offset 1, and had been read up to 3" in what
+
+    run(story, monkeypatch)
+
+
+def test_a_leader_that_does_not_know_the_epoch_of_what_was_read_is_read_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def story(scene: Scene) -> None:
+        await scene.heard.until(scene.has_read(0, 3))
+        scene.epochs[0] = [(0, 0)]
+        scene.write(0, 0, 9)
+        await scene.heard.until(scene.has_read(0, 9))
+        assert scene.heard.made == [0, 1, 0]
+        assert "was truncated, and had been read up to 3" in scene.heard.changes[0]
+
+    def later_epoch(scene: Scene) -> None:
+        scene.epochs[0] = [(7, 0)]
+
+    run(story, monkeypatch, later_epoch)
+
+
+def test_one_that_does_not_know_the_epochs_of_its_own_batches_is_read_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def story(scene: Scene) -> None:
+        await scene.heard.until(scene.has_read(0, 3))
+        await scene.heard.until(lambda: scene.heard.made == [0, 1, 0])
+        scene.write(0, 0, 9)
+        await scene.heard.until(scene.has_read(0, 9))
+        scene.write(0, 0, 12)
+        await scene.heard.until(scene.has_read(0, 12))
+        assert scene.heard.made == [0, 1, 0]
+
+    def knows_none(scene: Scene) -> None:
+        scene.knows_no_epochs = True
+
+    run(story, monkeypatch, knows_none)
+
+
+def test_a_new_leader_that_has_all_of_it_is_followed(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def story(scene: Scene) -> None:
+        await scene.heard.until(scene.has_read(0, 3))
+        scene.epochs[0] = [(0, 0), (2, 3)]
+        scene.write(0, 0, 5)
+        await scene.heard.until(scene.has_read(0, 5))
+        scene.write(0, 0, 6)
+        await scene.heard.until(scene.has_read(0, 6))
+        assert (scene.heard.made, scene.heard.changes) == ([0, 1], [])
+
+    run(story, monkeypatch)
+
+
+def test_records_that_were_removed_before_they_were_read_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def story(scene: Scene) -> None:
+        await scene.heard.until(scene.has_read(0, 3))
+        scene.write(0, 7, 9)
+        await scene.heard.until(scene.has_read(0, 9))
+        assert scene.heard.made == [0, 1]
+        (what,) = scene.heard.changes
+        assert "begins at offset 7 now, and had been read up to 3" in what
 
     run(story, monkeypatch)
 
@@ -229,6 +322,7 @@ def test_a_topic_made_anew_that_is_as_long_as_the_old_one_is_read_again(monkeypa
         scene.write(0, 0, 9)
         await scene.heard.until(lambda: scene.heard.made == [0, 1, 0, 1])
         await scene.heard.until(scene.has_read(0, 9))
+        assert [what for what in scene.heard.changes if "was deleted and made anew" in what]
 
     run(story, monkeypatch)
 

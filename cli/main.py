@@ -222,6 +222,7 @@ GROUPS_COMMANDS = {
     "Rebalances": {
         "explain": LazyCommand("groups.rebalances:explain", "Explain why a group rebalanced."),
         "history": LazyCommand("groups.rebalances:history", "List the rebalances of a group."),
+        "watch": LazyCommand("groups.rebalance_watch:watch", "Print each rebalance of a group as it happens."),
         "shadow": LazyCommand("groups.rebalances:shadow", "Show what other assignors would have decided."),
     },
     "Settings": {

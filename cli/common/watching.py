@@ -49,6 +49,19 @@ def watching_options(function: Function) -> Function:
     return add_watching_options(function, told_early=False)
 
 
+def live_watching_options(function: Function) -> Function:
+    """The same for a command that waits for what happens next, which copies of segments never tell."""
+    asked = watching_options(function)
+
+    @wraps(asked)
+    def run(**given: Any) -> Any:
+        if given["segments"]:
+            raise click.UsageError("copies of segments do not grow; use muster groups history")
+        return asked(**given)
+
+    return run  # type: ignore[return-value]
+
+
 def early_watching_options(function: Function) -> Function:
     """The same for a command that tells of what has been read before all has been: it gets a `ReadingPace` as `pace`,
     or None where it asks a node."""
@@ -221,9 +234,21 @@ def wait_until_read(address: str, group: str | None) -> None:
 
 def tell_what_is_hidden(admin: "Admin") -> None:
     """What a node cannot see of the Kafka that it watches, on standard error."""
-    for condition in admin.conditions():
-        if condition.name == WATCHED_KAFKA:
-            notice(condition.sentence)
+    ConditionTeller().tell(admin)
+
+
+class ConditionTeller:
+    """Says what a node cannot see of the Kafka that it watches, on standard error: each sentence once while it lasts,
+    and that it is over."""
+
+    def __init__(self) -> None:
+        self._said = ""
+
+    def tell(self, admin: "Admin") -> None:
+        said = next((each.sentence for each in admin.conditions() if each.name == WATCHED_KAFKA), "")
+        if said != self._said:
+            notice(said or f"over: {self._said}")
+            self._said = said
 
 
 # Properties of Kafka's clients

@@ -73,7 +73,9 @@ def follow_rebalances(
             if not began:
                 began, first = True, found[0].number if found else 0
                 if not found:
-                    notice(f"There is no group '{group}', or nothing is known of it yet; waiting for its first rebalance.")
+                    notice(
+                        f"There is no group '{group}', or nothing is known of it yet; waiting for its first rebalance."
+                    )
             if told and found and found[-1].number < max(told):
                 told, first = {}, 0  # the group was deleted and made again
             found, trouble = [entry for entry in found if entry.number >= first], ""

@@ -32,6 +32,14 @@ HELD_BACK = "held"
 FAILED = "failed"
 UNKNOWN = "no snapshot"
 
+STICKY_BY_OTHERS: Mapping[str, tuple[str, ...]] = {
+    TARGET_RECORDS: ("uniform",),
+    "records": ("sticky", "cooperative-sticky"),
+    "coordinator": ("sticky", "cooperative-sticky"),
+}
+"""By source of the snapshot, the assignors whose plans a broker or a client library made: each deals to equal members
+in an order of its own, which no record tells (EX-A9)."""
+
 
 @dataclass(frozen=True, slots=True)
 class RecordedDecision:
@@ -167,7 +175,7 @@ def compare_with_record(entry: RecordedDecision) -> tuple[str, str]:
     changed = list_moves(entry.shares, again)
     if not changed:
         return REPRODUCED, ""
-    if entry.source == TARGET_RECORDS and is_as_good(entry, again):
+    if own_name(entry.decided_by) in STICKY_BY_OTHERS.get(entry.source, ()) and is_as_good(entry, again):
         return REPRODUCED, f"{plural(len(changed), 'partition')} of equal members dealt out otherwise"
     first = changed[0]
     more = f" and {len(changed) - 1} more" if len(changed) > 1 else ""
@@ -177,12 +185,10 @@ def compare_with_record(entry: RecordedDecision) -> tuple[str, str]:
 
 
 def is_as_good(entry: RecordedDecision, again: Shares) -> bool:
-    """Whether a plan of the broker's `uniform` is even, and moves as little, as ours for the same input: it deals to
-    members in an order that no record tells (EX-A9)."""
-    snapshot = entry.snapshot
-    if snapshot is None or own_name(entry.decided_by) != "uniform":
+    """Whether a recorded plan is as even, and moves as little, as ours for the same input."""
+    if entry.snapshot is None:
         return False
-    before = {member.id: member.owned or {} for member in snapshot.members}
+    before = {member.id: member.owned or {} for member in entry.snapshot.members}
     sizes = [sorted(sum(map(len, share.values())) for share in plan.values()) for plan in (entry.shares, again)]
     return sizes[0] == sizes[1] and measure_plan(before, entry.shares) == measure_plan(before, again)
 

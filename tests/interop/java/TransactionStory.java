@@ -12,6 +12,7 @@ import org.apache.kafka.clients.consumer.KafkaConsumer;
 import org.apache.kafka.clients.producer.KafkaProducer;
 import org.apache.kafka.clients.producer.ProducerRecord;
 import org.apache.kafka.common.TopicPartition;
+import org.apache.kafka.common.errors.RetriableException;
 
 /**
  * Transactions of Kafka's own producer: the arguments are address and topic. It commits, aborts, commits one transaction
@@ -115,10 +116,21 @@ public class TransactionStory {
   // Before its marker is written, a record of the same epoch is taken, and aborted.
   private static void await(String address, String topic) throws ExecutionException, InterruptedException {
     try (Admin admin = Admin.create(Map.of("bootstrap.servers", (Object) address))) {
-      while (admin.listTransactions().all().get().stream().anyMatch(
-          each -> each.transactionalId().equals(topic + ".slow") && !each.state().toString().equals("CompleteAbort"))) {
+      while (!isAborted(admin, topic + ".slow")) {
         Thread.sleep(50);
       }
+    }
+  }
+
+  private static boolean isAborted(Admin admin, String name) throws ExecutionException, InterruptedException {
+    try {
+      return admin.listTransactions().all().get().stream().allMatch(
+          each -> !each.transactionalId().equals(name) || each.state().toString().equals("CompleteAbort"));
+    } catch (ExecutionException failed) {
+      if (failed.getCause() instanceof RetriableException) {  // a coordinator that is elsewhere by now
+        return false;
+      }
+      throw failed;
     }
   }
 

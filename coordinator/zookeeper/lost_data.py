@@ -7,6 +7,7 @@ its own. Where the node is still connected (znodes were deleted by hand), it loo
 
 import asyncio
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Final, NamedTuple
 
 from muster.coordinator.edge.background_tasks import RestartedTask
@@ -19,6 +20,12 @@ LOST_DATA: Final = "zookeeper-lost-data"
 
 CHECK_S = 5.0
 
+CONFIRM_S: Final = 5.0
+"""For the node's own session to connect after another one was let in: kazoo tries again each second at least."""
+
+LATE_S: Final = 1.0
+"""A wait that took so much longer shows that the process stood still: nothing is known then."""
+
 
 class LostData(NamedTuple):
     """What is wrong. in_touch: the node's own session is connected all the same."""
@@ -27,6 +34,8 @@ class LostData(NamedTuple):
     in_touch: bool
     foreign: bool = False
     """There is another cluster now."""
+    refused: bool = False
+    """Another session was let in, and found everything: whether this node's is refused has yet to be seen."""
 
 
 class LostDataCheck:
@@ -40,9 +49,12 @@ class LostDataCheck:
         self._cluster_id = cluster_id
         self._found = found
         self._away_since_s: float | None = None
+        """By the loop's time; None: it is connected."""
         self._checking = RestartedTask("look whether ZooKeeper has lost its data", self._check_again_and_again)
 
     def start(self) -> None:
+        self._note_state(self._session.state)
+        self._session.on_state(self._note_state)
         self._checking.start()
 
     async def stop(self) -> None:
@@ -56,15 +68,34 @@ class LostDataCheck:
             except ZooKeeperError:
                 continue  # nothing answers: that is told elsewhere
 
-    async def _check(self) -> None:
-        if self._session.state is SessionState.CONNECTED:
+    def _note_state(self, state: SessionState) -> None:
+        if state is SessionState.CONNECTED:
             self._away_since_s = None
+        elif self._away_since_s is None:
+            self._away_since_s = asyncio.get_running_loop().time()
+
+    async def _check(self) -> None:
+        if self._away_since_s is None:
             self._found(await self._look(self._session))
             return
-        now_s = asyncio.get_running_loop().time()
-        self._away_since_s = now_s if self._away_since_s is None else self._away_since_s
-        if now_s - self._away_since_s > self._session.session_timeout_ms / 1000:
-            self._found((await self._ask_anew())._replace(in_touch=False))
+        away_s = asyncio.get_running_loop().time() - self._away_since_s
+        if away_s <= self._session.session_timeout_ms / 1000:
+            return
+        found = await self._ask_anew()
+        if found.refused and not await self._stays_away():
+            return
+        self._found(found._replace(in_touch=False))
+
+    async def _stays_away(self) -> bool:
+        """Whether the node's own session is not let in where another one just was. A process that stood still, or
+        waited between two tries, has yet to connect."""
+        began_s = asyncio.get_running_loop().time()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(CONFIRM_S):
+                await self._session.connected()
+                return False
+        waited_s = asyncio.get_running_loop().time() - began_s
+        return self._away_since_s is not None and waited_s <= CONFIRM_S + LATE_S
 
     async def _ask_anew(self) -> LostData:
         """With a session that has seen nothing: it is let in where any is."""
@@ -80,7 +111,7 @@ class LostDataCheck:
                 f"{where} lets others in, but not this node, which has seen later changes than it knows of: it was "
                 "restored from an older copy"
             )
-            return await self._look(probe) or LostData(older, in_touch=False)
+            return await self._look(probe) or LostData(older, in_touch=False, refused=True)
         except MissingChroot:
             return LostData(f"{where} answers, but its chroot is gone: it has lost its data", in_touch=False)
         finally:

@@ -26,6 +26,8 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(wire_costs, "REJOINS", 6)
     monkeypatch.setattr(wire_costs, "LIMITS_MS", {3: 60_000.0})
     monkeypatch.setattr(wire_costs, "CALLS", 20)
+    monkeypatch.setattr(wire_suite, "ASKED", 50)
+    monkeypatch.setattr(wire_suite, "ECHO_ROUNDS", 2)
     monkeypatch.setattr(kafka_load, "ROUNDS", 1)
     monkeypatch.setattr(kafka_load, "PER_PARTITION", 500)
 

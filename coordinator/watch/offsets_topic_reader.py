@@ -426,3 +426,4 @@ class OffsetsTopicReader:
             "longer in its records"
         )
         self.read_again(partition)
+        self._stale.set()  # it may be another topic by now

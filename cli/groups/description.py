@@ -53,7 +53,7 @@ ZOOKEEPER = "zookeeper"
 
 def warn_of_hidden_members(admin: "Admin", group: "GroupDescription") -> None:
     """On standard error: who is in the group and is not shown, or has nothing to show."""
-    if group.members and group.protocol_type != ZOOKEEPER:
+    if group.members and group.protocol_type != ZOOKEEPER and not group.watched:  # a watching node has no others
         warn_of_mixed_groups(
             each.group_id for each in admin.list_groups(types=[ZOOKEEPER]) if each.group_id == group.group_id
         )

@@ -5,6 +5,7 @@ The broker is a Muster node: what it says of its own groups is the measure.
 
 import json
 import shutil
+import signal
 import subprocess
 import time
 from collections.abc import Iterator, Sequence
@@ -110,6 +111,41 @@ def test_a_watching_node_answers_as_any_node_and_changes_nothing(broker: NodePro
         refused = muster("groups", "delete", "g", "--bootstrap", node.address, code=2)
         assert "watches the groups of a Kafka and coordinates none" in refused
     assert "g" in muster("groups", "list", "--bootstrap", broker.address)
+
+
+def test_every_reading_command_answers_for_a_group_with_members(broker: NodeProcess) -> None:
+    """Only that group's partition is read: nothing may ask for the groups of others."""
+    given = {"bootstrap.servers": broker.address, "group.id": "alive", "client.id": "one", "group.protocol": "classic"}
+    with Consumer(given) as member:
+        member.subscribe(["orders"])
+        while len(member.assignment()) < 4:
+            member.poll(0.05)
+        member.commit()
+        kafka = ("--kafka", broker.kafka_address)
+        for command in ("describe", "members", "explain", "history"):
+            assert "one" in muster("groups", command, "alive", *kafka), command
+        assert "Stable" in muster("groups", "describe", "alive", "--state", *kafka)
+        assert "same" in muster("replay", "--group", "alive", *kafka)
+        assert "one-" in muster("simulate", "--group", "alive", "--assignor", "roundrobin", *kafka)
+        assert "Nothing to change" in muster("advise", "alive", *kafka)
+        assert "alive" in muster("top", "--once", *kafka)
+
+
+def test_rebalances_of_another_broker_are_told_as_they_happen(broker: NodeProcess) -> None:
+    words = ("groups", "watch", "followed", "--kafka", broker.kafka_address, "--every", "0.1")
+    with subprocess.Popen([MUSTER, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as watching:
+        assert watching.stdout is not None
+        assert watching.stderr is not None
+        assert "waiting" in watching.stderr.readline()
+        given = {"bootstrap.servers": broker.address, "group.id": "followed", "client.id": "one"}
+        with Consumer(given | {"group.protocol": "classic"}) as member:
+            member.subscribe(["orders"])
+            while len(member.assignment()) < 4:
+                member.poll(0.05)
+            assert "member joined   by one" in watching.stdout.readline()
+        assert "by one" in watching.stdout.readline()
+        watching.send_signal(signal.SIGINT)
+        assert watching.wait(60) == 0
 
 
 def test_nothing_is_asked_of_the_broker_that_would_change_it(broker: NodeProcess, tap: WireTap, tmp_path: Path) -> None:
